@@ -1,0 +1,1 @@
+"""Experiments, data sets and the command line of softly."""

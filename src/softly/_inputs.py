@@ -21,7 +21,7 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
 
 
 def steepness(value: float | Tensor, function: str) -> float | Tensor:
-    """Refuse inverse temperatures that aren't positive and finite; tensors, which may be learned, are trusted."""
+    """Refuse inverse temperatures that aren't positive and finite; a tensor, perhaps learned, is trusted."""
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, (int, float)) or isinstance(value, bool):

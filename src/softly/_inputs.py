@@ -40,6 +40,6 @@ def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor
 
 
 def finite(x: Tensor) -> Tensor:
-    """Replace ±inf by values so large that they act like it, yet small enough to be scaled; NaN stays."""
-    limit = math.sqrt(torch.finfo(x.dtype).max)
-    return x.clamp(-limit, limit)
+    """Replace ±inf by values so large that they act like it, yet small enough to be squared; NaN stays."""
+    limit = 0.25 * math.sqrt(torch.finfo(x.dtype).max)
+    return torch.nan_to_num(x, nan=torch.nan, posinf=limit, neginf=-limit)

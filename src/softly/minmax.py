@@ -171,7 +171,7 @@ def less(
         >>> softly.less(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="logistic", steepness=2.0)
         tensor([0.8808, 0.5000])
     """
-    return _less(a, b, distribution, steepness, "softly.less")
+    return _less(a, b, 1.0, distribution, steepness, "softly.less")
 
 
 def greater(
@@ -194,15 +194,20 @@ def greater(
         >>> softly.greater(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="cauchy", steepness=1.0)
         tensor([0.2500, 0.5000])
     """
-    return _less(b, a, distribution, steepness, "softly.greater")
+    return _less(a, b, -1.0, distribution, steepness, "softly.greater")
 
 
 def _less(
-    a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str
+    a: Tensor,
+    b: Tensor,
+    sign: float,
+    distribution: str | Distribution,
+    steepness: float | Tensor,
+    function: str,
 ) -> Tensor:
     _pair(a, b, function)
     steepness = _inputs.steepness(steepness, function)
-    return symmetric(distribution, function).cdf(steepness * (_inputs.finite(b) - _inputs.finite(a)))
+    return symmetric(distribution, function).cdf(sign * steepness * (_inputs.finite(b) - _inputs.finite(a)))
 
 
 def equal(

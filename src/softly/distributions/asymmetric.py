@@ -48,6 +48,9 @@ class GumbelMax(Distribution):
     def _score(self, x: Tensor) -> Tensor:
         return -torch.expm1(-x)
 
+    def reversed(self) -> Distribution:
+        return GumbelMin()
+
 
 @dataclass(frozen=True)
 class GumbelMin(Reversed):
@@ -223,12 +226,15 @@ class Gamma(Distribution):
         return self._positive(x, lambda y: _gamma_density(y.clamp(min=_clamped.BORDER), self.shape), 0.0)
 
     def _icdf(self, u: Tensor) -> Tensor:
-        # In log x the lower tail keeps its relative accuracy.
+        # In log x the lower tail keeps its relative accuracy; the upper one is found by its own probability.
         lowest, highest = -1500.0, math.log(self._underflow)
         shape = torch.tensor(self.shape, dtype=torch.float64, device=u.device)
-        exponent = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
-        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, torch.exp(exponent).to(u.dtype)))
-        return differentiable_root(self, u, root, self.shape)
+        lower = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
+        upper = bisect(lambda e: -torch.special.gammaincc(shape, torch.exp(e)), u - 1.0, lowest, highest)
+        root = torch.exp(torch.where(u > 0.5, upper, lower)).to(u.dtype)
+        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, root))
+        regular = (root > _clamped.BORDER) & (self._pdf(root) > 0)
+        return differentiable_root(self, u, root, regular, self.shape)
 
     def _from_uniform(self, u: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch._standard_gamma(torch.full_like(u, self.shape), generator=generator)

@@ -14,9 +14,8 @@ from softly import _clamped, _inputs
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
-    return _inputs.at_least_single(
-        function, _inputs.floating(x, f"softly.distributions.{name}", "the argument")
-    )
+    _inputs.floating(x, f"softly.distributions.{name}", "the argument")
+    return _inputs.at_least_single(lambda y: function(_inputs.finite(y)), x)
 
 
 class Distribution:
@@ -322,15 +321,16 @@ def bisect(function: Callable[[Tensor], Tensor], target: Tensor, low: float, hig
     return 0.5 * (left + right)
 
 
-def differentiable_root(distribution: Distribution, u: Tensor, root: Tensor, centre: float) -> Tensor:
-    """Give the quantile ``root`` of ``u`` its derivatives.
+def differentiable_root(
+    distribution: Distribution, u: Tensor, root: Tensor, regular: Tensor, centre: float
+) -> Tensor:
+    """Give the quantile ``root`` of ``u`` its derivatives, where it is ``regular``.
 
     Each Newton step from a fixed start doubles the order of contact: after two, three derivatives in ``u``
-    are right. Where the density has vanished there is nothing to differentiate.
+    are right. ``centre`` is a regular point to differentiate in the place of others.
     """
-    regular = distribution._pdf(root) > 0
     x = torch.where(regular, root, centre)
     target = torch.where(regular, u, distribution._cdf(x).detach())
     for _ in range(2):
         x = x - (distribution._cdf(x) - target) / distribution._pdf(x)
-    return torch.where(regular, x, root)
+    return root + torch.where(regular, x - x.detach(), 0.0)

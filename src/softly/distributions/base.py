@@ -244,13 +244,13 @@ class Squared(Distribution):
         return self.base.symmetric
 
     def _cdf(self, x: Tensor) -> Tensor:
-        return self.base._cdf(x * x.abs())
+        return self.base._cdf(_signed_square(x))
 
     def _sf(self, x: Tensor) -> Tensor:
-        return self.base._sf(x * x.abs())
+        return self.base._sf(_signed_square(x))
 
     def _pdf(self, x: Tensor) -> Tensor:
-        return 2.0 * x.abs() * self.base._pdf(x * x.abs())
+        return 2.0 * x.abs() * self.base._pdf(_signed_square(x))
 
     def _icdf(self, u: Tensor) -> Tensor:
         return signed_power(self.base._icdf(u), 0.5)
@@ -260,7 +260,7 @@ class Squared(Distribution):
 
     def _score(self, x: Tensor) -> Tensor:
         zero = x == 0
-        return 2.0 * x.abs() * self.base._score(x * x.abs()) - torch.where(
+        return 2.0 * x.abs() * self.base._score(_signed_square(x)) - torch.where(
             zero, 0.0, 1.0 / torch.where(zero, 1.0, x)
         )
 
@@ -302,6 +302,12 @@ class Shifted(Distribution):
 def lower(x: Tensor) -> Tensor:
     """``-|x|``, differentiable to any order on either side of 0 (``abs`` has second derivative 0 at 0)."""
     return torch.where(x > 0, -x, x)
+
+
+def _signed_square(x: Tensor) -> Tensor:
+    """``x |x|``, held where it would overflow."""
+    x = x.clamp(-_inputs.large(x), _inputs.large(x))
+    return x * x.abs()
 
 
 def signed_power(x: Tensor, exponent: float) -> Tensor:

@@ -9,6 +9,7 @@
 #include <nanobind/nanobind.h>
 
 #include "isa.h"
+#include "tnorms.h"
 
 namespace nb = nanobind;
 
@@ -55,4 +56,9 @@ template <typename Result, typename... Args>
 
 NB_MODULE(_native, m) {
     m.def("isa", [] { return softly::isa() == softly::Isa::avx2 ? "avx2" : "portable"; });
+
+    define(m, "hamacher_f32", SOFTLY_SELECT(hamacher<float>));
+    define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));
+    define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));
+    define(m, "hamacher_backward_f64", SOFTLY_SELECT(hamacher_backward<double>));
 }

@@ -1,0 +1,370 @@
+"""The symmetric families, which relax comparisons, minimum, maximum and swaps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from softly import _clamped
+from softly.distributions.base import Distribution, bisect, differentiable_root, lower
+
+
+class Symmetric(Distribution):
+    """A family given by its lower half: ``_tail`` is the CDF at ``x <= 0`` and ``_quantile`` inverts it."""
+
+    symmetric = True
+    peaked = True
+
+    def _isf(self, u: Tensor) -> Tensor:
+        return -self._icdf(u)
+
+    def _tail(self, x: Tensor) -> Tensor:
+        raise AttributeError(f"{type(self).__name__} defines no tail")
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        raise AttributeError(f"{type(self).__name__} defines no quantile")
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        tail = self._tail(lower(x))
+        return torch.where(x > 0, 1.0 - tail, tail)
+
+    def _sf(self, x: Tensor) -> Tensor:
+        return self._cdf(-x)
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        upper = u > 0.5
+        lower = self._quantile(torch.where(upper, 1.0 - u, u))
+        return torch.where(upper, -lower, lower)
+
+
+@dataclass(frozen=True)
+class Heaviside(Distribution):
+    """No perturbation: the hard comparison, ½ at ties. Its density is 0 and it has no score.
+
+    Example:
+        >>> Heaviside().cdf(torch.tensor([-0.1, 0.0, 0.1]))
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    symmetric = True
+    lipschitz = math.inf
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return torch.where(x.isnan(), x, 0.5 + 0.5 * torch.sign(x))
+
+    def _sf(self, x: Tensor) -> Tensor:
+        return self._cdf(-x)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        return torch.zeros_like(u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        raise ValueError("softly.distributions.score: heaviside has no density and therefore no score.")
+
+
+@dataclass(frozen=True)
+class Uniform(Symmetric):
+    """``F(x) = (1 + x) / 2`` on [-1, 1].
+
+    Example:
+        >>> Uniform().cdf(torch.tensor([-2.0, 0.5]))
+        tensor([0.0000, 0.7500])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return torch.clamp(0.5 + 0.5 * x, 0.0, 1.0)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return torch.where(x.isnan(), x, 0.5 * (x.abs() <= 1))
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        return 2.0 * u - 1.0
+
+    def _score(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+@dataclass(frozen=True)
+class CubicHermite(Symmetric):
+    """``F(x) = 3y² - 2y³`` with ``y = (1 + x) / 2`` on [-1, 1], the smooth step of graphics.
+
+    Example:
+        >>> CubicHermite().cdf(torch.tensor([-0.5, 0.5]))
+        tensor([0.1562, 0.8438])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        y = torch.clamp(0.5 + 0.5 * x, 0.0, 1.0)
+        return y * y * (3.0 - 2.0 * y)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        y = torch.clamp(0.5 + 0.5 * x, 0.0, 1.0)
+        return 3.0 * y * (1.0 - y)
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        return -2.0 * torch.sin(torch.asin(1.0 - 2.0 * u) / 3.0)
+
+    def _score(self, x: Tensor) -> Tensor:
+        outside = x.abs() >= 1
+        inner = torch.where(outside, 0.0, x)
+        return torch.where(outside, 0.0, 2.0 * inner / (1.0 - inner * inner))
+
+
+@dataclass(frozen=True)
+class Wigner(Symmetric):
+    """Wigner's semicircle on [-1, 1]: ``F(x) = ½ + (x √(1 - x²) + arcsin x) / π``.
+
+    Example:
+        >>> Wigner().cdf(torch.tensor([-0.5, 0.5]))
+        tensor([0.1955, 0.8045])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        outside = x.abs() >= 1
+        # In the angle the density is a smooth square, so that its derivative has no cancelling infinities.
+        angle = torch.acos(-torch.where(outside, 0.0, x))
+        inside = (angle - torch.sin(angle) * torch.cos(angle)) / math.pi
+        return torch.where(outside, (x > 0).to(x.dtype), inside)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        outside = x.abs() >= 1
+        inner = torch.where(outside, 0.0, x)
+        return torch.where(outside, 0.0, (2.0 / math.pi) * torch.sqrt((1.0 - inner) * (1.0 + inner)))
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        angle = bisect(lambda a: a - torch.sin(a) * torch.cos(a), math.pi * u, 0.0, math.pi)
+        root = torch.where((u > 0) & (u < 1), -torch.cos(angle).to(u.dtype), torch.sign(u - 0.5))
+        return differentiable_root(self, u, root, 0.0)
+
+    def _score(self, x: Tensor) -> Tensor:
+        outside = x.abs() >= 1
+        inner = torch.where(outside, 0.0, x)
+        return torch.where(outside, 0.0, inner / ((1.0 - inner) * (1.0 + inner)))
+
+
+@dataclass(frozen=True)
+class Gaussian(Symmetric):
+    """The standard normal distribution.
+
+    Example:
+        >>> Gaussian().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.1587, 0.8413])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return torch.special.ndtr(x)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        return torch.special.ndtri(u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        return x
+
+
+@dataclass(frozen=True)
+class Laplace(Symmetric):
+    """``F(x) = exp(x) / 2`` for ``x <= 0``.
+
+    Example:
+        >>> Laplace().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.1839, 0.8161])
+    """
+
+    def _tail(self, x: Tensor) -> Tensor:
+        return 0.5 * torch.exp(x)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return 0.5 * torch.exp(lower(x))
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return torch.log(2.0 * u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        return torch.sign(x)
+
+
+@dataclass(frozen=True)
+class Logistic(Symmetric):
+    """``F(x) = 1 / (1 + exp(-x))``.
+
+    Example:
+        >>> Logistic().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.2689, 0.7311])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x) * torch.sigmoid(-x)
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return torch.log(u) - torch.log1p(-u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        return torch.tanh(0.5 * x)
+
+
+@dataclass(frozen=True)
+class HyperbolicSecant(Symmetric):
+    """The Gudermannian: ``F(x) = 2/π arctan(exp(π x / 2))``.
+
+    Example:
+        >>> HyperbolicSecant().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.1305, 0.8695])
+    """
+
+    def _tail(self, x: Tensor) -> Tensor:
+        return (2.0 / math.pi) * torch.atan(torch.exp((0.5 * math.pi) * x))
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        decay = torch.exp((0.5 * math.pi) * lower(x))
+        return decay / (1.0 + decay * decay)
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return (2.0 / math.pi) * torch.log(torch.tan((0.5 * math.pi) * u))
+
+    def _score(self, x: Tensor) -> Tensor:
+        return (0.5 * math.pi) * torch.tanh((0.5 * math.pi) * x)
+
+
+@dataclass(frozen=True)
+class Cauchy(Symmetric):
+    """``F(x) = ½ + arctan(x) / π``: heavy tails, a monotonic swap with error bound 1/π².
+
+    Example:
+        >>> Cauchy().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.2500, 0.7500])
+    """
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return torch.atan2(torch.ones_like(x), -x) / math.pi
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return 1.0 / (math.pi * (1.0 + x * x))
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return -1.0 / torch.tan(math.pi * u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        # 2x / (1 + x²) without squaring, which overflows long before the score vanishes.
+        large = x.abs() > 1
+        inverse = 1.0 / torch.where(large, x, 1.0)
+        inner = torch.where(large, 0.0, x)
+        return torch.where(
+            large, 2.0 * inverse / (1.0 + inverse * inverse), 2.0 * inner / (1.0 + inner * inner)
+        )
+
+
+@dataclass(frozen=True)
+class Reciprocal(Symmetric):
+    """``F(x) = ½ + x / (2 + 2|x|)``: the simplest monotonic swap, error bound 1/4.
+
+    The sorting tables of the thesis write it with twice the argument: their β is ``steepness = 2β`` here.
+
+    Example:
+        >>> Reciprocal().cdf(torch.tensor([-1.0, 1.0]))
+        tensor([0.2500, 0.7500])
+    """
+
+    def _tail(self, x: Tensor) -> Tensor:
+        return 0.5 / (1.0 - x)
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        tail = 1.0 / (1.0 - lower(x))
+        return 0.5 * tail * tail
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return 1.0 - 0.5 / u
+
+    def _score(self, x: Tensor) -> Tensor:
+        return 2.0 * torch.sign(x) / (1.0 - lower(x))
+
+
+@dataclass(frozen=True)
+class Optimal(Symmetric):
+    """Linear, then ``1 / (16 |x|)``: of all monotonic swaps the one with the smallest error bound, 1/16.
+
+    Example:
+        >>> Optimal().cdf(torch.tensor([-1.0, 0.1, 1.0]))
+        tensor([0.0625, 0.6000, 0.9375])
+    """
+
+    def _tail(self, x: Tensor) -> Tensor:
+        inner = x >= -0.25
+        return torch.where(inner, 0.5 + x, -0.0625 / torch.where(inner, -1.0, x))
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        inner = x.abs() <= 0.25
+        inverse = 0.25 / torch.where(inner, 1.0, x)
+        return torch.where(inner, 1.0, inverse * inverse)
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        inner = u >= 0.25
+        return torch.where(inner, u - 0.5, -0.0625 / torch.where(inner, 1.0, u))
+
+    def _score(self, x: Tensor) -> Tensor:
+        inner = x.abs() <= 0.25
+        return torch.where(inner, 0.0, 2.0 / torch.where(inner, 1.0, x))
+
+
+_ART_OFFSET = 1e-10
+
+
+@dataclass(frozen=True)
+class Art(Distribution):
+    base: Distribution
+    strength: float
+
+    symmetric = True
+    lipschitz = math.inf
+
+    def _replace(self, x: Tensor) -> Tensor:
+        """φ(x) = x / (|x|^strength + offset), with derivative 0 at 0."""
+        tie = x == 0
+        inner = torch.where(tie, 1.0, x)
+        return torch.where(tie, 0.0, inner / ((-lower(inner)) ** self.strength + _ART_OFFSET))
+
+    def _slope(self, x: Tensor) -> Tensor:
+        """φ'(x), 0 at ties."""
+        tie = x == 0
+        magnitude = (-lower(torch.where(tie, 1.0, x))) ** self.strength
+        slope = ((1.0 - self.strength) * magnitude + _ART_OFFSET) / (magnitude + _ART_OFFSET) ** 2
+        return torch.where(tie, 0.0, slope)
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        return self.base._cdf(self._replace(x))
+
+    def _sf(self, x: Tensor) -> Tensor:
+        return self.base._sf(self._replace(x))
+
+    def _pdf(self, x: Tensor) -> Tensor:
+        return self.base._pdf(self._replace(x)) * self._slope(x)
+
+    def _icdf(self, u: Tensor) -> Tensor:
+        target = self.base._icdf(u)
+        magnitude = -lower(target)
+        x = _clamped.power(magnitude, 1.0 / (1.0 - self.strength))
+        # The offset is felt only next to 0; there, one step of |x| = |φ(x)| (|x|^strength + offset) adds it.
+        x = magnitude * (_clamped.power(x, self.strength) + _ART_OFFSET)
+        return torch.where(target > 0, x, -x)
+
+    def _isf(self, u: Tensor) -> Tensor:
+        return -self._icdf(u)
+
+    def _score(self, x: Tensor) -> Tensor:
+        tie = x == 0
+        inner = torch.where(tie, 1.0, x)
+        m, keep = (-lower(inner)) ** self.strength, 1.0 - self.strength
+        curvature = -self.strength * m / inner * (keep * m + (1.0 + self.strength) * _ART_OFFSET)
+        curvature = curvature / ((m + _ART_OFFSET) * (keep * m + _ART_OFFSET))
+        return torch.where(tie, 0.0, self.base._score(self._replace(inner)) * self._slope(inner) - curvature)

@@ -1,0 +1,123 @@
+"""The border to the compiled kernels, and the only importer of the compiled module.
+
+A kernel enters by `operator`: its forward and backward become two torch operators, and a readable torch
+reference stands in wherever a kernel can't go (other devices and dtypes, ``torch.func``, forward-mode
+derivatives, derivatives of derivatives), so that nobody notices but by the clock.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["available", "isa"]
+
+
+def _load() -> ModuleType | None:
+    if os.environ.get("SOFTLY_NATIVE", "1") == "0":
+        return None
+    try:
+        from softly import _native
+    except ImportError:
+        return None
+    return _native
+
+
+_module = _load()
+
+
+def available() -> bool:
+    """Whether the compiled kernels are in use; ``SOFTLY_NATIVE=0`` in the environment switches them off.
+
+    Example:
+        >>> available() == (isa() is not None)
+        True
+    """
+    return _module is not None
+
+
+def isa() -> str | None:
+    """The instruction set of the kernels, ``"avx2"`` or ``"portable"``; None without kernels.
+
+    Example:
+        >>> isa() in ("avx2", "portable", None)
+        True
+    """
+    return _module.isa() if _module is not None else None
+
+
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
+    """The compiled function ``name`` for ``dtype``."""
+    return getattr(_module, f"{name}_{_SUFFIX[dtype]}")
+
+
+def _reachable(x: Tensor) -> bool:
+    """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, and not inside a function transform."""
+    if _module is None or x.device.type != "cpu" or x.dtype not in _SUFFIX:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return not wrapped and torch.autograd.forward_ad._current_level < 0
+
+
+def operator(
+    name: str,
+    *,
+    forward: Callable[..., Any],
+    forward_shape: Callable[..., Any],
+    backward: Callable[..., Tensor],
+    reference: Callable[..., Tensor],
+) -> Callable[..., Tensor]:
+    """Make a differentiable function of one tensor from a pair of kernels and their reference.
+
+    Args:
+        name: The operator's name in ``torch.ops.softly``; its backward is ``<name>_backward``.
+        forward: ``(x, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more than ``x``.
+            Annotated, as ``torch.library.custom_op`` wants it; ``x`` arrives contiguous.
+        forward_shape: The same signature; gives empty tensors of the shapes that ``forward`` returns.
+        backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated.
+        reference: ``(x, *constants) -> result`` in differentiable torch operations.
+
+    Returns:
+        ``(x, *constants) -> result``, which chooses between the kernels and the reference.
+    """
+    forward_op = torch.library.custom_op(f"softly::{name}", forward, mutates_args=())
+    forward_op.register_fake(forward_shape)
+    backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
+    backward_op.register_fake(lambda grad, x, *rest: torch.empty_like(x))
+    num_constants = len(inspect.signature(forward).parameters) - 1
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, *ctx.constants = inputs
+        kept = output[1:] if isinstance(output, tuple) else ()
+        ctx.save_for_backward(x, *kept)
+
+    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        x, *kept = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # The gradient itself is to be differentiated: the reference can do that, to any order.
+            (grad_x,) = torch.autograd.grad(reference(x, *ctx.constants), x, grad, create_graph=True)
+        else:
+            grad_x = backward_op(grad.contiguous(), x, *kept, *ctx.constants)
+        return (grad_x, *[None] * num_constants)
+
+    forward_op.register_autograd(differentiate, setup_context=setup_context)
+
+    def function(x: Tensor, *constants: Any) -> Tensor:
+        if not _reachable(x):
+            return reference(x, *constants)
+        output = forward_op(x.contiguous(), *constants)
+        return output[0] if isinstance(output, tuple) else output
+
+    function.__name__ = name
+    return function

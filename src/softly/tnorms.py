@@ -1,0 +1,462 @@
+"""T-norms and T-conorms of appendix B: differentiable "and" and "or" on [0, 1].
+
+A T-norm is associative, commutative, monotonic and has 1 as its neutral element; its T-conorm is the dual
+``1 - T(1 - a, 1 - b)``. All families but the minimum are Archimedean: over any number of operands they are one
+closed form, ``g⁻¹(Σ g(xᵢ))`` with the generator ``g``, and here never a fold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from softly import _clamped, _inputs, native
+
+__all__ = [
+    "AczelAlsina",
+    "Dombi",
+    "Einstein",
+    "Frank",
+    "Hamacher",
+    "Lukasiewicz",
+    "Minimum",
+    "Probabilistic",
+    "SchweizerSklar",
+    "TNorm",
+    "Yager",
+    "get",
+    "names",
+]
+
+
+class TNorm:
+    """A T-norm with its dual T-conorm.
+
+    On {0, 1} every family is the Boolean "and" and "or". Subclasses define ``_all(x, dim)``, and ``_any`` where
+    the dual ``1 - _all(1 - x)`` would be less accurate; for two operands they may define ``_and`` and ``_or``.
+
+    Example:
+        >>> t = get("probabilistic")
+        >>> t.tnorm(torch.tensor(0.5), torch.tensor(0.4)), t.tconorm(torch.tensor(0.5), torch.tensor(0.4))
+        (tensor(0.2000), tensor(0.7000))
+    """
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        raise AttributeError(f"{type(self).__name__} defines no reduction")
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return 1.0 - self._all(1.0 - x, dim)
+
+    def _and(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._all(torch.stack(torch.broadcast_tensors(a, b)), 0)
+
+    def _or(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._any(torch.stack(torch.broadcast_tensors(a, b)), 0)
+
+    def tnorm(self, a: Tensor, b: Tensor) -> Tensor:
+        """``a`` and ``b``, elementwise, for broadcastable tensors in [0, 1].
+
+        Example:
+            >>> get("yager", p=2.0).tnorm(torch.tensor([0.5, 1.0]), torch.tensor([0.6, 0.3]))
+            tensor([0.3597, 0.3000])
+        """
+        return self._binary(a, b, "tnorm", self._and)
+
+    def tconorm(self, a: Tensor, b: Tensor) -> Tensor:
+        """``a`` or ``b``, elementwise, for broadcastable tensors in [0, 1].
+
+        Example:
+            >>> get("einstein").tconorm(torch.tensor([0.5, 0.0]), torch.tensor([0.5, 0.3]))
+            tensor([0.8000, 0.3000])
+        """
+        return self._binary(a, b, "tconorm", self._or)
+
+    def all(self, x: Tensor, dim: int = -1) -> Tensor:
+        """The T-norm of all entries along ``dim``; 1 for none.
+
+        Example:
+            >>> get("probabilistic").all(torch.tensor([[0.5, 0.5, 0.5], [1.0, 1.0, 0.0]]))
+            tensor([0.1250, 0.0000])
+        """
+        return self._reduce(x, dim, "all", self._all, 1.0)
+
+    def any(self, x: Tensor, dim: int = -1) -> Tensor:
+        """The T-conorm of all entries along ``dim``; 0 for none.
+
+        Example:
+            >>> get("minimum").any(torch.tensor([[0.5, 0.25], [0.0, 1.0]]), dim=0)
+            tensor([0.5000, 1.0000])
+        """
+        return self._reduce(x, dim, "any", self._any, 0.0)
+
+    @staticmethod
+    def _binary(a: Tensor, b: Tensor, name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        _inputs.floating(a, f"softly.tnorms.{name}", "a")
+        _inputs.floating(b, f"softly.tnorms.{name}", "b")
+        return _inputs.at_least_single(function, a, b)
+
+    @staticmethod
+    def _reduce(
+        x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
+    ) -> Tensor:
+        _inputs.floating(x, f"softly.tnorms.{name}", "x")
+        if x.ndim == 0:
+            return x
+        if not -x.ndim <= dim < x.ndim:
+            raise ValueError(f"softly.tnorms.{name}: dim must be in [{-x.ndim}, {x.ndim - 1}], got {dim}.")
+        if x.shape[dim] == 0:
+            return x.sum(dim) + neutral
+        return _inputs.at_least_single(lambda y: function(y, dim), x)
+
+
+@dataclass(frozen=True)
+class Minimum(TNorm):
+    """``min(a, b)`` and ``max(a, b)``: the largest T-norm, the smallest T-conorm.
+
+    Example:
+        >>> Minimum().tnorm(torch.tensor(0.5), torch.tensor(0.4))
+        tensor(0.4000)
+    """
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return x.amin(dim)
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return x.amax(dim)
+
+    def _and(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.minimum(a, b)
+
+    def _or(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.maximum(a, b)
+
+
+def _hamacher_reference(x: Tensor, p: float, dual: bool) -> Tensor:
+    # The generator is log((p + (1 - p) x) / x): in its exponential, the sum is a product that stays in [0, 1].
+    y = 1.0 - x if dual else x
+    product = (y / (p + (1.0 - p) * y)).prod(-1)
+    value = p * product / (1.0 - (1.0 - p) * product)
+    return 1.0 - value if dual else value
+
+
+def _hamacher_forward(x: Tensor, p: float, dual: bool) -> Tensor:
+    out, n = x.new_empty(x.shape[:-1]), x.shape[-1]
+    native.kernel("hamacher", x.dtype)(
+        x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads()
+    )
+    return out
+
+
+def _hamacher_backward(grad: Tensor, x: Tensor, p: float, dual: bool) -> Tensor:
+    grad_x, n = torch.empty_like(x), x.shape[-1]
+    native.kernel("hamacher_backward", x.dtype)(
+        x.data_ptr(), grad.data_ptr(), grad_x.data_ptr(), grad.numel(), n, p, dual, torch.get_num_threads()
+    )
+    return grad_x
+
+
+_hamacher = native.operator(
+    "hamacher",
+    forward=_hamacher_forward,
+    forward_shape=lambda x, p, dual: x.new_empty(x.shape[:-1]),
+    backward=_hamacher_backward,
+    reference=_hamacher_reference,
+)
+
+
+@dataclass(frozen=True)
+class Probabilistic(TNorm):
+    """``ab`` and ``a + b - ab``: the events are independent.
+
+    Example:
+        >>> Probabilistic().tconorm(torch.tensor(0.5), torch.tensor(0.4))
+        tensor(0.7000)
+    """
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return _hamacher(x.movedim(dim, -1), 1.0, False)
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return _hamacher(x.movedim(dim, -1), 1.0, True)
+
+    def _and(self, a: Tensor, b: Tensor) -> Tensor:
+        return a * b
+
+    def _or(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b - a * b
+
+
+def _require(family: str, p: float, valid: bool, rule: str) -> None:
+    if not (valid and math.isfinite(p)):
+        raise ValueError(f"softly.tnorms.{family}: p must be in {rule}, got {p}.")
+
+
+@dataclass(frozen=True)
+class Hamacher(TNorm):
+    """``ab / (p + (1 - p)(a + b - ab))``, p > 0; probabilistic at 1, Einstein at 2.
+
+    Example:
+        >>> Hamacher(0.5).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.2857)
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require("Hamacher", self.p, self.p > 0, "(0, inf)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return _hamacher(x.movedim(dim, -1), self.p, False)
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return _hamacher(x.movedim(dim, -1), self.p, True)
+
+    def _and(self, a: Tensor, b: Tensor) -> Tensor:
+        product = a * b
+        return product / (self.p + (1.0 - self.p) * (a + b - product))
+
+    def _or(self, a: Tensor, b: Tensor) -> Tensor:
+        product = a * b
+        return (a + b + (self.p - 2.0) * product) / (1.0 + (self.p - 1.0) * product)
+
+
+@dataclass(frozen=True)
+class Einstein(Hamacher):
+    """``ab / (2 - a - b + ab)``, and ``(a + b) / (1 + ab)``, the relativistic sum of velocities.
+
+    Example:
+        >>> Einstein().tconorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.8000)
+    """
+
+    p: float = field(default=2.0, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Frank(TNorm):
+    """``log_p(1 + (p^a - 1)(p^b - 1) / (p - 1))``, p > 0; probabilistic at 1, its limit.
+
+    Example:
+        >>> Frank(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.2284)
+    """
+
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require("Frank", self.p, self.p > 0, "(0, inf)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        log_p = math.log(self.p)
+        if abs(log_p) < 1e-9:  # where 1 - p has no digits left
+            return x.prod(dim)
+        # (p^x - 1) / (p - 1), in [0, 1]; for p > 1 divided through by p, so that large p doesn't overflow.
+        factor = torch.expm1(-abs(log_p) * x) / math.expm1(-abs(log_p))
+        if log_p > 0:
+            factor = factor * torch.exp(log_p * (x - 1.0))
+        return torch.log1p((self.p - 1.0) * factor.prod(dim)) / log_p
+
+
+def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
+    """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0`` and p > 0; where all are 0 each derivative is 1, that of a lone entry."""
+    scale = x.detach().amax(dim, keepdim=True)
+    zero = scale == 0
+    ratio = x / torch.where(zero, 1.0, scale)
+    total = _clamped.power(ratio, p).sum(dim, keepdim=True)
+    norm = torch.where(zero, x.sum(dim, keepdim=True), scale * torch.where(zero, 1.0, total) ** (1.0 / p))
+    return norm.squeeze(dim)
+
+
+@dataclass(frozen=True)
+class Yager(TNorm):
+    """``max(0, 1 - ((1 - a)^p + (1 - b)^p)^(1/p))``, p > 0; Łukasiewicz at 1.
+
+    Example:
+        >>> Yager(2.0).tconorm(torch.tensor(0.3), torch.tensor(0.4))
+        tensor(0.5000)
+    """
+
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require("Yager", self.p, self.p > 0, "(0, inf)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return torch.clamp(1.0 - _p_norm(1.0 - x, self.p, dim), min=0.0)
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return torch.clamp(_p_norm(x, self.p, dim), max=1.0)
+
+
+@dataclass(frozen=True)
+class Lukasiewicz(TNorm):
+    """``max(0, a + b - 1)`` and ``min(1, a + b)``.
+
+    Example:
+        >>> Lukasiewicz().tnorm(torch.tensor(0.5), torch.tensor(0.75))
+        tensor(0.2500)
+    """
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return torch.clamp(1.0 - (1.0 - x).sum(dim), min=0.0)
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        return torch.clamp(x.sum(dim), max=1.0)
+
+
+def _annihilated(
+    x: Tensor, dim: int, annihilator: float, slope: float, inside: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """``inside(x)`` where no entry is the annihilator, 0 of a T-norm or 1 of a T-conorm; elsewhere that.
+
+    A lone annihilator has derivative ``slope``, the family's limit; beside one all derivatives are 0.
+    """
+    hit = x == annihilator
+    count = hit.sum(dim, keepdim=True)
+    border = annihilator + slope * torch.where(hit & (count == 1), x - annihilator, 0.0).sum(dim)
+    return torch.where(count.squeeze(dim) > 0, border, inside(torch.where(count > 0, 0.5, x)))
+
+
+def _positive(x: Tensor) -> Tensor:
+    """Keep off subnormal numbers, whose reciprocal overflows."""
+    return x.clamp(min=torch.finfo(x.dtype).tiny)
+
+
+@dataclass(frozen=True)
+class AczelAlsina(TNorm):
+    """``exp(-(|log a|^p + |log b|^p)^(1/p))``, p > 0; probabilistic at 1.
+
+    Example:
+        >>> AczelAlsina(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.3752)
+    """
+
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require("AczelAlsina", self.p, self.p > 0, "(0, inf)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        if self.p == 1:
+            return x.prod(dim)
+        return _annihilated(
+            x,
+            dim,
+            0.0,
+            float(self.p > 1),
+            lambda y: torch.exp(-_p_norm(-torch.log(_positive(y)), self.p, dim)),
+        )
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        if self.p == 1:
+            return 1.0 - (1.0 - x).prod(dim)
+        return _annihilated(
+            x, dim, 1.0, float(self.p > 1), lambda y: -torch.expm1(-_p_norm(-torch.log1p(-y), self.p, dim))
+        )
+
+
+@dataclass(frozen=True)
+class Dombi(TNorm):
+    """``1 / (1 + (((1 - a)/a)^p + ((1 - b)/b)^p)^(1/p))``, p > 0.
+
+    Example:
+        >>> Dombi(1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.3333)
+    """
+
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require("Dombi", self.p, self.p > 0, "(0, inf)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return _annihilated(
+            x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim))
+        )
+
+    def _any(self, x: Tensor, dim: int) -> Tensor:
+        def inside(y: Tensor) -> Tensor:
+            odds = _p_norm(y / (1.0 - y), self.p, dim)
+            return odds / (1.0 + odds)
+
+        return _annihilated(x, dim, 1.0, 1.0, inside)
+
+
+@dataclass(frozen=True)
+class SchweizerSklar(TNorm):
+    """``(a^p + b^p - 1)^(1/p)``, p < 0.
+
+    Example:
+        >>> SchweizerSklar(-1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.3333)
+    """
+
+    p: float = -1.0
+
+    def __post_init__(self) -> None:
+        _require("SchweizerSklar", self.p, self.p < 0, "(-inf, 0)")
+
+    def _all(self, x: Tensor, dim: int) -> Tensor:
+        return _annihilated(x, dim, 0.0, 1.0, lambda y: self._inside(_positive(y), dim))
+
+    def _inside(self, x: Tensor, dim: int) -> Tensor:
+        # Divided by the smallest entry's power, which may overflow, the sum is 1 plus what the others add.
+        least = x.detach().amin(dim, keepdim=True)
+        unit = least ** (-self.p)
+        total = ((x / least) ** self.p - unit).sum(dim, keepdim=True) + unit
+        return (least * total ** (1.0 / self.p)).squeeze(dim)
+
+
+_FAMILIES: dict[str, type[TNorm]] = {
+    "minimum": Minimum,
+    "probabilistic": Probabilistic,
+    "einstein": Einstein,
+    "hamacher": Hamacher,
+    "frank": Frank,
+    "yager": Yager,
+    "aczel_alsina": AczelAlsina,
+    "dombi": Dombi,
+    "schweizer_sklar": SchweizerSklar,
+    "lukasiewicz": Lukasiewicz,
+}
+_DEFAULTS: dict[str, TNorm] = {name: family() for name, family in _FAMILIES.items()}
+_WITH_P = tuple(name for name, t in _DEFAULTS.items() if hasattr(t, "p") and name != "einstein")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all families.
+
+    Example:
+        >>> names()[:3]
+        ('minimum', 'probabilistic', 'einstein')
+    """
+    return tuple(_FAMILIES)
+
+
+def get(tnorm: str | TNorm, *, p: float | None = None) -> TNorm:
+    """Look a T-norm up by name; an object is returned as it is.
+
+    Args:
+        tnorm: One of `names`, or a `TNorm`.
+        p: The parameter of ``"hamacher"``, ``"frank"``, ``"yager"``, ``"aczel_alsina"``, ``"dombi"`` (> 0) or
+            ``"schweizer_sklar"`` (< 0).
+
+    Example:
+        >>> get("hamacher", p=2.0).tconorm(torch.tensor(0.5), torch.tensor(0.5))
+        tensor(0.8000)
+    """
+    if isinstance(tnorm, TNorm) and p is None:
+        return tnorm
+    if not isinstance(tnorm, str):
+        raise TypeError(f"softly.tnorms.get: tnorm must be a name or a TNorm, got {type(tnorm).__name__}.")
+    if tnorm not in _FAMILIES:
+        raise ValueError(f"softly.tnorms.get: unknown T-norm {tnorm!r}; choose from {', '.join(_FAMILIES)}.")
+    if p is None:
+        return _DEFAULTS[tnorm]
+    if tnorm not in _WITH_P:
+        raise ValueError(f"softly.tnorms.get: {tnorm!r} has no parameter p; {', '.join(_WITH_P)} have.")
+    return _FAMILIES[tnorm](p)  # type: ignore[call-arg]

@@ -1,0 +1,43 @@
+"""The commands of `softly`, one function each. What a command needs is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import softly
+
+commands = typer.Typer(
+    help=softly.__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"softly {softly.__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    # The docstring would replace the help text above, so there is none.
+    del version
+
+
+@commands.command()
+def tour(
+    out: Annotated[Path, typer.Option(help="The folder that the page is written to.")] = Path("softly-tour"),
+) -> None:
+    """See every capability once, on one page with pictures. Needs no data and no network."""
+    from softly_lab.tour import run
+
+    if not run(out):
+        raise typer.Exit(1)

@@ -1,0 +1,62 @@
+"""The `softly` command, as a user runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import softly
+
+SOFTLY = Path(sys.executable).with_name("softly")
+
+
+def command(*arguments, **environment):
+    return subprocess.run(
+        [SOFTLY, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100", **environment},
+    )
+
+
+def test_version():
+    result = command("--version")
+    assert (result.returncode, result.stdout) == (0, f"softly {softly.__version__}\n")
+
+
+def test_without_arguments_it_shows_its_help():
+    result = command()
+    assert "tour" in result.stdout
+    assert "makes it differentiable" in result.stdout
+
+
+def test_unknown_command_is_refused():
+    result = command("towr")
+    assert result.returncode == 2
+    assert "towr" in result.stderr
+
+
+def test_tour_says_where_the_page_is(tmp_path):
+    result = command("tour", "--out", tmp_path / "page")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert str(tmp_path / "page" / "index.html") in result.stdout
+    assert (tmp_path / "page" / "index.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("package", ["typer", "rich", "matplotlib"])
+def test_missing_package_is_explained(package, tmp_path):
+    # A None in sys.modules makes an import fail as if the package weren't installed.
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+sys.argv = ["softly", "tour", "--out", {str(tmp_path)!r}]
+from softly_lab.cli import app
+app()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert package in result.stderr
+    assert 'pip install "softly[lab]"' in result.stderr
+    assert "Traceback" not in result.stderr

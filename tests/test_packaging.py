@@ -1,0 +1,83 @@
+"""What a user gets: a quiet and light import, types, the command."""
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import softly
+import softly_lab
+
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+import numpy, safetensors.torch, torch
+before = set(sys.modules)
+import softly
+for info in pkgutil.walk_packages(softly.__path__, "softly."):
+    importlib.import_module(info.name)
+sys.stderr.write(" ".join({name.partition(".")[0] for name in set(sys.modules) - before}))
+"""
+
+
+def python(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=True, **options
+    )
+
+
+def requirements(distribution, seen):
+    """The names of a distribution and of everything that it needs, without extras."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    name = canonicalize_name(distribution)
+    if name in seen:
+        return seen
+    seen.add(name)
+    try:
+        needed = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return seen
+    for requirement in map(Requirement, needed):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            requirements(requirement.name, seen)
+    return seen
+
+
+def test_import_says_nothing():
+    result = python("-c", "import softly")
+    assert result.stdout == ""
+    assert result.stderr == ""
+
+
+def test_library_imports_only_what_it_needs():
+    allowed = set()
+    for distribution in ("torch", "numpy", "safetensors"):
+        requirements(distribution, allowed)
+    owners = metadata.packages_distributions()
+    imported = python("-c", IMPORT_EVERYTHING).stderr.split()
+    foreign = {
+        module: owners[module]
+        for module in imported
+        if module not in sys.stdlib_module_names and module != "softly" and module in owners
+    }
+    assert "softly" in imported
+    assert not {m: o for m, o in foreign.items() if not {n.lower().replace("_", "-") for n in o} & allowed}
+
+
+def test_dependencies_are_torch_numpy_and_safetensors():
+    from packaging.requirements import Requirement
+
+    needed = map(Requirement, metadata.requires("softly"))
+    assert {r.name for r in needed if r.marker is None} == {"torch", "numpy", "safetensors"}
+
+
+def test_version_has_one_source():
+    assert metadata.version("softly") == softly.__version__
+
+
+@pytest.mark.parametrize("package", [softly, softly_lab])
+def test_package_is_typed(package):
+    assert Path(package.__file__).with_name("py.typed").exists()

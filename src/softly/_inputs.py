@@ -21,7 +21,7 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
 
 
 def steepness(value: float | Tensor, function: str) -> float | Tensor:
-    """Refuse inverse temperatures that aren't positive and finite; tensors, which may be learned, are trusted."""
+    """Refuse inverse temperatures that aren't positive and finite; a tensor, perhaps learned, is trusted."""
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -40,6 +40,6 @@ def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor
 
 
 def finite(x: Tensor) -> Tensor:
-    """Replace ±inf by values so large that they act like it, yet small enough to be scaled; NaN stays."""
-    limit = math.sqrt(torch.finfo(x.dtype).max)
-    return x.clamp(-limit, limit)
+    """Replace ±inf by values so large that they act like it, yet small enough to be squared; NaN stays."""
+    limit = 0.25 * math.sqrt(torch.finfo(x.dtype).max)
+    return torch.nan_to_num(x, nan=torch.nan, posinf=limit, neginf=-limit)

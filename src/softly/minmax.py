@@ -30,7 +30,7 @@ class Swap(NamedTuple):
     """The result of `swap`.
 
     Example:
-        >>> low, high, keep = swap(torch.tensor(0.0), torch.tensor(2.0), steepness=0.5)
+        >>> low, high, keep = softly.swap(torch.tensor(0.0), torch.tensor(2.0), steepness=0.5)
         >>> keep
         tensor(0.7500)
     """
@@ -69,7 +69,7 @@ def _swap(
     ordered = difference > 0
     gap = torch.where(ordered, difference, -difference)
     cross = chosen.cdf(-steepness * gap)
-    # From the hard minimum and maximum, the error gap * cross is bounded and vanishes at infinity and at ties.
+    # Added to the hard minimum and maximum, so that infinite ones stay what they are.
     error = gap * cross
     return Swap(
         torch.where(ordered, a, b) + error,
@@ -99,7 +99,7 @@ def swap(
         `Swap(low, high, keep)` of the broadcast shape; ``keep`` is the probability that ``a`` stays first.
 
     Example:
-        >>> swap(torch.tensor(3.0), torch.tensor(1.0), distribution="logistic", steepness=1.0).low
+        >>> softly.swap(torch.tensor(3.0), torch.tensor(1.0), distribution="logistic", steepness=1.0).low
         tensor(1.2384)
     """
     return _swap(a, b, distribution, steepness, "softly.swap")
@@ -114,7 +114,7 @@ def minimum(
 ) -> Tensor:
     """The relaxed minimum of two tensors, elementwise: ``a F(b - a) + b F(a - b)``.
 
-    As ``steepness -> inf`` this is ``torch.minimum``; it is never below it, and ``minimum + maximum == a + b``.
+    As ``steepness -> inf`` it is ``torch.minimum``, and never below; ``minimum + maximum == a + b``.
 
     Args:
         a, b: (...) Broadcastable tensors.
@@ -122,7 +122,7 @@ def minimum(
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> minimum(torch.tensor(0.0), torch.tensor([-1.0, 0.0, 1.0]), distribution="optimal")
+        >>> softly.minimum(torch.tensor(0.0), torch.tensor([-1.0, 0.0, 1.0]), distribution="optimal")
         tensor([-0.9937,  0.0000,  0.0063])
     """
     return _swap(a, b, distribution, steepness, "softly.minimum").low
@@ -137,7 +137,7 @@ def maximum(
 ) -> Tensor:
     """The relaxed maximum of two tensors, elementwise: ``a F(a - b) + b F(b - a)``.
 
-    As ``steepness -> inf`` this is ``torch.maximum``; it is never above it, and ``minimum + maximum == a + b``.
+    As ``steepness -> inf`` it is ``torch.maximum``, and never above; ``minimum + maximum == a + b``.
 
     Args:
         a, b: (...) Broadcastable tensors.
@@ -145,7 +145,7 @@ def maximum(
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> maximum(torch.tensor(0.0), torch.tensor([-1.0, 0.0, 1.0]), distribution="optimal")
+        >>> softly.maximum(torch.tensor(0.0), torch.tensor([-1.0, 0.0, 1.0]), distribution="optimal")
         tensor([-0.0063,  0.0000,  0.9937])
     """
     return _swap(a, b, distribution, steepness, "softly.maximum").high
@@ -168,10 +168,10 @@ def less(
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> less(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="logistic", steepness=2.0)
+        >>> softly.less(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="logistic", steepness=2.0)
         tensor([0.8808, 0.5000])
     """
-    return _less(a, b, distribution, steepness, "softly.less")
+    return _less(a, b, 1.0, distribution, steepness, "softly.less")
 
 
 def greater(
@@ -191,18 +191,23 @@ def greater(
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> greater(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="logistic", steepness=2.0)
-        tensor([0.1192, 0.5000])
+        >>> softly.greater(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="cauchy", steepness=1.0)
+        tensor([0.2500, 0.5000])
     """
-    return _less(b, a, distribution, steepness, "softly.greater")
+    return _less(a, b, -1.0, distribution, steepness, "softly.greater")
 
 
 def _less(
-    a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str
+    a: Tensor,
+    b: Tensor,
+    sign: float,
+    distribution: str | Distribution,
+    steepness: float | Tensor,
+    function: str,
 ) -> Tensor:
     _pair(a, b, function)
     steepness = _inputs.steepness(steepness, function)
-    return symmetric(distribution, function).cdf(steepness * (_inputs.finite(b) - _inputs.finite(a)))
+    return symmetric(distribution, function).cdf(sign * steepness * (_inputs.finite(b) - _inputs.finite(a)))
 
 
 def equal(
@@ -222,7 +227,7 @@ def equal(
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> equal(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="cauchy", steepness=2.0)
+        >>> softly.equal(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="cauchy", steepness=2.0)
         tensor([0.2000, 1.0000])
     """
     _pair(a, b, "softly.equal")
@@ -249,7 +254,7 @@ def categorical_equal(p: Tensor, q: Tensor, *, similarity: str = "cosine", dim: 
 
     Example:
         >>> p = torch.tensor([0.5, 0.5, 0.0])
-        >>> categorical_equal(p, p), categorical_equal(p, p, similarity="inner")
+        >>> softly.categorical_equal(p, p), softly.categorical_equal(p, p, similarity="inner")
         (tensor(1.0000), tensor(0.5000))
     """
     _inputs.floating(p, "softly.categorical_equal", "p")
@@ -283,7 +288,7 @@ def argmax(x: Tensor, *, dim: int = -1, steepness: float | Tensor = 10.0) -> Ten
         Weights of the shape of ``x`` that sum to 1 along ``dim``.
 
     Example:
-        >>> argmax(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
+        >>> softly.argmax(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
         tensor([0.0159, 0.1173, 0.8668])
     """
     return _argmax(x, dim, steepness, "softly.argmax")
@@ -300,7 +305,7 @@ def argmin(x: Tensor, *, dim: int = -1, steepness: float | Tensor = 10.0) -> Ten
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> argmin(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
+        >>> softly.argmin(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
         tensor([0.8668, 0.1173, 0.0159])
     """
     return _argmax(-_inputs.floating(x, "softly.argmin", "x"), dim, steepness, "softly.argmin")
@@ -317,7 +322,7 @@ def max(x: Tensor, *, dim: int = -1, steepness: float | Tensor = 10.0) -> Tensor
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> max(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
+        >>> softly.max(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
         tensor(1.8509)
     """
     return _max(x, dim, steepness, "softly.max")
@@ -334,7 +339,7 @@ def min(x: Tensor, *, dim: int = -1, steepness: float | Tensor = 10.0) -> Tensor
         steepness: Inverse temperature, > 0.
 
     Example:
-        >>> min(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
+        >>> softly.min(torch.tensor([0.0, 1.0, 2.0]), steepness=2.0)
         tensor(0.1491)
     """
     return -_max(-_inputs.floating(x, "softly.min", "x"), dim, steepness, "softly.min")

@@ -23,7 +23,7 @@ def _load() -> ModuleType | None:
     if os.environ.get("SOFTLY_NATIVE", "1") == "0":
         return None
     try:
-        from softly import _native
+        from softly import _native  # type: ignore[attr-defined]
     except ImportError:
         return None
     return _native
@@ -36,7 +36,7 @@ def available() -> bool:
     """Whether the compiled kernels are in use; ``SOFTLY_NATIVE=0`` in the environment switches them off.
 
     Example:
-        >>> available() == (isa() is not None)
+        >>> softly.native.available() == (softly.native.isa() is not None)
         True
     """
     return _module is not None
@@ -46,7 +46,7 @@ def isa() -> str | None:
     """The instruction set of the kernels, ``"avx2"`` or ``"portable"``; None without kernels.
 
     Example:
-        >>> isa() in ("avx2", "portable", None)
+        >>> softly.native.isa() in ("avx2", "portable", None)
         True
     """
     return _module.isa() if _module is not None else None
@@ -61,7 +61,7 @@ def kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
 
 
 def _reachable(x: Tensor) -> bool:
-    """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, and not inside a function transform."""
+    """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, outside function transforms."""
     if _module is None or x.device.type != "cpu" or x.dtype not in _SUFFIX:
         return False
     if torch.compiler.is_compiling():
@@ -82,7 +82,7 @@ def operator(
 
     Args:
         name: The operator's name in ``torch.ops.softly``; its backward is ``<name>_backward``.
-        forward: ``(x, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more than ``x``.
+        forward: ``(x, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more than x.
             Annotated, as ``torch.library.custom_op`` wants it; ``x`` arrives contiguous.
         forward_shape: The same signature; gives empty tensors of the shapes that ``forward`` returns.
         backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated.

@@ -1,8 +1,8 @@
 """T-norms and T-conorms of appendix B: differentiable "and" and "or" on [0, 1].
 
 A T-norm is associative, commutative, monotonic and has 1 as its neutral element; its T-conorm is the dual
-``1 - T(1 - a, 1 - b)``. All families but the minimum are Archimedean: over any number of operands they are one
-closed form, ``g⁻¹(Σ g(xᵢ))`` with the generator ``g``, and here never a fold.
+``1 - T(1 - a, 1 - b)``. All families but the minimum are Archimedean: over any number of operands they are
+one closed form, ``g⁻¹(Σ g(xᵢ))`` with the generator ``g``, and here never a fold.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 class TNorm:
     """A T-norm with its dual T-conorm.
 
-    On {0, 1} every family is the Boolean "and" and "or". Subclasses define ``_all(x, dim)``, and ``_any`` where
-    the dual ``1 - _all(1 - x)`` would be less accurate; for two operands they may define ``_and`` and ``_or``.
+    On {0, 1} every family is the Boolean "and" and "or". Subclasses define ``_all(x, dim)``, and ``_any``
+    where the dual ``1 - _all(1 - x)`` is less accurate, and for two operands ``_and`` and ``_or``.
 
     Example:
-        >>> t = get("probabilistic")
+        >>> t = softly.tnorms.get("probabilistic")
         >>> t.tnorm(torch.tensor(0.5), torch.tensor(0.4)), t.tconorm(torch.tensor(0.5), torch.tensor(0.4))
         (tensor(0.2000), tensor(0.7000))
     """
@@ -61,7 +61,7 @@ class TNorm:
         """``a`` and ``b``, elementwise, for broadcastable tensors in [0, 1].
 
         Example:
-            >>> get("yager", p=2.0).tnorm(torch.tensor([0.5, 1.0]), torch.tensor([0.6, 0.3]))
+            >>> softly.tnorms.get("yager", p=2.0).tnorm(torch.tensor([0.5, 1.0]), torch.tensor([0.6, 0.3]))
             tensor([0.3597, 0.3000])
         """
         return self._binary(a, b, "tnorm", self._and)
@@ -70,7 +70,7 @@ class TNorm:
         """``a`` or ``b``, elementwise, for broadcastable tensors in [0, 1].
 
         Example:
-            >>> get("einstein").tconorm(torch.tensor([0.5, 0.0]), torch.tensor([0.5, 0.3]))
+            >>> softly.tnorms.get("einstein").tconorm(torch.tensor([0.5, 0.0]), torch.tensor([0.5, 0.3]))
             tensor([0.8000, 0.3000])
         """
         return self._binary(a, b, "tconorm", self._or)
@@ -79,7 +79,7 @@ class TNorm:
         """The T-norm of all entries along ``dim``; 1 for none.
 
         Example:
-            >>> get("probabilistic").all(torch.tensor([[0.5, 0.5, 0.5], [1.0, 1.0, 0.0]]))
+            >>> softly.tnorms.get("probabilistic").all(torch.tensor([[0.5, 0.5, 0.5], [1.0, 1.0, 0.0]]))
             tensor([0.1250, 0.0000])
         """
         return self._reduce(x, dim, "all", self._all, 1.0)
@@ -88,7 +88,7 @@ class TNorm:
         """The T-conorm of all entries along ``dim``; 0 for none.
 
         Example:
-            >>> get("minimum").any(torch.tensor([[0.5, 0.25], [0.0, 1.0]]), dim=0)
+            >>> softly.tnorms.get("minimum").any(torch.tensor([[0.5, 0.25], [0.0, 1.0]]), dim=0)
             tensor([0.5000, 1.0000])
         """
         return self._reduce(x, dim, "any", self._any, 0.0)
@@ -118,7 +118,7 @@ class Minimum(TNorm):
     """``min(a, b)`` and ``max(a, b)``: the largest T-norm, the smallest T-conorm.
 
     Example:
-        >>> Minimum().tnorm(torch.tensor(0.5), torch.tensor(0.4))
+        >>> softly.tnorms.Minimum().tnorm(torch.tensor(0.5), torch.tensor(0.4))
         tensor(0.4000)
     """
 
@@ -136,10 +136,10 @@ class Minimum(TNorm):
 
 
 def _hamacher_reference(x: Tensor, p: float, dual: bool) -> Tensor:
-    # The generator is log((p + (1 - p) x) / x): in its exponential, the sum is a product that stays in [0, 1].
+    # The generator is log((x + p (1 - x)) / x): its sum is a product in the exponential, and stays in [0, 1].
     y = 1.0 - x if dual else x
-    product = (y / (p + (1.0 - p) * y)).prod(-1)
-    value = p * product / (1.0 - (1.0 - p) * product)
+    product = (y / (y + p * (1.0 - y))).prod(-1)
+    value = p * product / (p + (1.0 - p) * (1.0 - product))
     return 1.0 - value if dual else value
 
 
@@ -173,7 +173,7 @@ class Probabilistic(TNorm):
     """``ab`` and ``a + b - ab``: the events are independent.
 
     Example:
-        >>> Probabilistic().tconorm(torch.tensor(0.5), torch.tensor(0.4))
+        >>> softly.tnorms.Probabilistic().tconorm(torch.tensor(0.5), torch.tensor(0.4))
         tensor(0.7000)
     """
 
@@ -200,7 +200,7 @@ class Hamacher(TNorm):
     """``ab / (p + (1 - p)(a + b - ab))``, p > 0; probabilistic at 1, Einstein at 2.
 
     Example:
-        >>> Hamacher(0.5).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.Hamacher(0.5).tnorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.2857)
     """
 
@@ -217,11 +217,13 @@ class Hamacher(TNorm):
 
     def _and(self, a: Tensor, b: Tensor) -> Tensor:
         product = a * b
-        return product / (self.p + (1.0 - self.p) * (a + b - product))
+        union = a + b - product
+        return product / (union + self.p * (1.0 - union))
 
     def _or(self, a: Tensor, b: Tensor) -> Tensor:
         product = a * b
-        return (a + b + (self.p - 2.0) * product) / (1.0 + (self.p - 1.0) * product)
+        extra = (self.p - 1.0) * product
+        return (a + b - product + extra) / (1.0 + extra)
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ class Einstein(Hamacher):
     """``ab / (2 - a - b + ab)``, and ``(a + b) / (1 + ab)``, the relativistic sum of velocities.
 
     Example:
-        >>> Einstein().tconorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.Einstein().tconorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.8000)
     """
 
@@ -241,7 +243,7 @@ class Frank(TNorm):
     """``log_p(1 + (p^a - 1)(p^b - 1) / (p - 1))``, p > 0; probabilistic at 1, its limit.
 
     Example:
-        >>> Frank(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.Frank(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.2284)
     """
 
@@ -254,15 +256,20 @@ class Frank(TNorm):
         log_p = math.log(self.p)
         if abs(log_p) < 1e-9:  # where 1 - p has no digits left
             return x.prod(dim)
-        # (p^x - 1) / (p - 1), in [0, 1]; for p > 1 divided through by p, so that large p doesn't overflow.
-        factor = torch.expm1(-abs(log_p) * x) / math.expm1(-abs(log_p))
-        if log_p > 0:
-            factor = factor * torch.exp(log_p * (x - 1.0))
-        return torch.log1p((self.p - 1.0) * factor.prod(dim)) / log_p
+        # (p^x - 1) / (p - 1), in [0, 1], and likewise the logarithm: written from both ends, so that 0 and 1
+        # are exact, and with negative exponents only, so that nothing overflows.
+        rate = abs(log_p)
+        gentle = lambda y: torch.expm1(-rate * y) / math.expm1(-rate)  # noqa: E731
+        steep = lambda y: torch.exp(rate * (y - 1.0)) * gentle(y)  # noqa: E731
+        low, high = (steep, gentle) if log_p > 0 else (gentle, steep)
+        product = torch.where(x < 0.5, low(x), 1.0 - high(1.0 - x)).prod(dim)
+        near_zero = torch.log1p((self.p - 1.0) * product)
+        near_one = log_p + torch.log1p((1.0 - 1.0 / self.p) * (product - 1.0))
+        return torch.where(product < 0.5, near_zero, near_one) / log_p
 
 
 def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
-    """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0`` and p > 0; where all are 0 each derivative is 1, that of a lone entry."""
+    """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0``, p > 0; where all are 0 each has the derivative of a lone one, 1."""
     scale = x.detach().amax(dim, keepdim=True)
     zero = scale == 0
     ratio = x / torch.where(zero, 1.0, scale)
@@ -276,7 +283,7 @@ class Yager(TNorm):
     """``max(0, 1 - ((1 - a)^p + (1 - b)^p)^(1/p))``, p > 0; Łukasiewicz at 1.
 
     Example:
-        >>> Yager(2.0).tconorm(torch.tensor(0.3), torch.tensor(0.4))
+        >>> softly.tnorms.Yager(2.0).tconorm(torch.tensor(0.3), torch.tensor(0.4))
         tensor(0.5000)
     """
 
@@ -297,7 +304,7 @@ class Lukasiewicz(TNorm):
     """``max(0, a + b - 1)`` and ``min(1, a + b)``.
 
     Example:
-        >>> Lukasiewicz().tnorm(torch.tensor(0.5), torch.tensor(0.75))
+        >>> softly.tnorms.Lukasiewicz().tnorm(torch.tensor(0.5), torch.tensor(0.75))
         tensor(0.2500)
     """
 
@@ -331,7 +338,7 @@ class AczelAlsina(TNorm):
     """``exp(-(|log a|^p + |log b|^p)^(1/p))``, p > 0; probabilistic at 1.
 
     Example:
-        >>> AczelAlsina(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.AczelAlsina(2.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.3752)
     """
 
@@ -364,7 +371,7 @@ class Dombi(TNorm):
     """``1 / (1 + (((1 - a)/a)^p + ((1 - b)/b)^p)^(1/p))``, p > 0.
 
     Example:
-        >>> Dombi(1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.Dombi(1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.3333)
     """
 
@@ -391,7 +398,7 @@ class SchweizerSklar(TNorm):
     """``(a^p + b^p - 1)^(1/p)``, p < 0.
 
     Example:
-        >>> SchweizerSklar(-1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.SchweizerSklar(-1.0).tnorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.3333)
     """
 
@@ -431,7 +438,7 @@ def names() -> tuple[str, ...]:
     """The names of all families.
 
     Example:
-        >>> names()[:3]
+        >>> softly.tnorms.names()[:3]
         ('minimum', 'probabilistic', 'einstein')
     """
     return tuple(_FAMILIES)
@@ -446,7 +453,7 @@ def get(tnorm: str | TNorm, *, p: float | None = None) -> TNorm:
             ``"schweizer_sklar"`` (< 0).
 
     Example:
-        >>> get("hamacher", p=2.0).tconorm(torch.tensor(0.5), torch.tensor(0.5))
+        >>> softly.tnorms.get("hamacher", p=2.0).tconorm(torch.tensor(0.5), torch.tensor(0.5))
         tensor(0.8000)
     """
     if isinstance(tnorm, TNorm) and p is None:

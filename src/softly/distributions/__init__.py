@@ -2,7 +2,8 @@
 
 A relaxed comparison is the probability that it holds when the difference is perturbed; which distribution
 perturbs it decides how the relaxation behaves. Every family here is accurate in both tails and differentiable
-twice where the mathematics is; `art`, `Distribution.reversed`, `Distribution.squared` and `Distribution.shifted` derive more.
+twice where the mathematics is; `art`, `Distribution.reversed`, `Distribution.squared` and
+`Distribution.shifted` derive more.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def names() -> tuple[str, ...]:
     """The names of all families.
 
     Example:
-        >>> names()[:3]
+        >>> softly.distributions.names()[:3]
         ('heaviside', 'uniform', 'cubic_hermite')
     """
     return tuple(_FAMILIES)
@@ -85,7 +86,7 @@ def get(distribution: str | Distribution, *, shape: float | None = None) -> Dist
         shape: The shape of ``"gamma"``, > 0, by default 0.5.
 
     Example:
-        >>> get("gamma", shape=2.0).cdf(torch.tensor(1.0))
+        >>> softly.distributions.get("gamma", shape=2.0).cdf(torch.tensor(1.0))
         tensor(0.2642)
     """
     if shape is not None:
@@ -114,14 +115,15 @@ def art(distribution: str | Distribution, *, strength: float = 0.25) -> Distribu
 
     It moves the differences of a sorting network away from 0, where values blur, and in from the tails,
     where gradients vanish; it gives up monotonicity. The β of the thesis is
-    ``steepness = β ** (1 / (1 - strength))`` here. At ties its derivative is defined as 0. As ``strength -> 0`` it is the distribution itself.
+    ``steepness = β ** (1 / (1 - strength))`` here. At ties its derivative is defined as 0.
+    As ``strength -> 0`` it is the distribution itself.
 
     Args:
         distribution: A symmetric distribution.
         strength: λ of the thesis, in [0, 1).
 
     Example:
-        >>> art("logistic", strength=0.25).cdf(torch.tensor([-0.1, 0.0, 0.1]))
+        >>> softly.distributions.art("logistic", strength=0.25).cdf(torch.tensor([-0.1, 0.0, 0.1]))
         tensor([0.4557, 0.5000, 0.5443])
     """
     base = get(distribution)

@@ -19,7 +19,7 @@ class GumbelMax(Distribution):
     """``F(x) = exp(-exp(-x))``, the limit of maxima; perturbing n scores with it gives the softmax.
 
     Example:
-        >>> GumbelMax().cdf(torch.tensor([0.0, 2.0]))
+        >>> softly.distributions.GumbelMax().cdf(torch.tensor([0.0, 2.0]))
         tensor([0.3679, 0.8734])
     """
 
@@ -48,13 +48,16 @@ class GumbelMax(Distribution):
     def _score(self, x: Tensor) -> Tensor:
         return -torch.expm1(-x)
 
+    def reversed(self) -> Distribution:
+        return GumbelMin()
+
 
 @dataclass(frozen=True)
 class GumbelMin(Reversed):
     """``F(x) = 1 - exp(-exp(x))``, the limit of minima.
 
     Example:
-        >>> GumbelMin().cdf(torch.tensor([-2.0, 0.0]))
+        >>> softly.distributions.GumbelMin().cdf(torch.tensor([-2.0, 0.0]))
         tensor([0.1266, 0.6321])
     """
 
@@ -66,7 +69,7 @@ class Exponential(Distribution):
     """``F(x) = 1 - exp(-x)`` for ``x >= 0``.
 
     Example:
-        >>> Exponential().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Exponential().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.0000, 0.6321])
     """
 
@@ -94,7 +97,7 @@ class Levy(Distribution):
     """``F(x) = erfc(√(1 / 2x))`` for ``x > 0``: one-sided with a heavy tail.
 
     Example:
-        >>> Levy().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Levy().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.0000, 0.3173])
     """
 
@@ -132,7 +135,7 @@ class _IncompleteGamma(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, shape: float, upper: bool) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, shape: float, upper: bool) -> Tensor:
         function = torch.special.gammaincc if upper else torch.special.gammainc
         return function(torch.full_like(x, shape), x)
 
@@ -148,18 +151,18 @@ class _IncompleteGamma(torch.autograd.Function):
         return (-1.0 if ctx.upper else 1.0) * _gamma_density(x, ctx.shape)
 
     @staticmethod
-    def backward(ctx, grad):  # type: ignore[no-untyped-def,override]
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
         return grad * _IncompleteGamma._slope(ctx), None, None
 
     @staticmethod
-    def jvp(ctx, tangent, *_):  # type: ignore[no-untyped-def,override]
+    def jvp(ctx, tangent, *_):  # type: ignore[no-untyped-def]
         return tangent * _IncompleteGamma._slope(ctx)
 
 
 def _incomplete_gamma(x: Tensor, shape: float, upper: bool) -> Tensor:
     if torch.compiler.is_compiling():  # which refuses functions with a jvp, and needs none
         return _IncompleteGamma.forward(x, shape, upper)
-    return _IncompleteGamma.apply(x, shape, upper)  # type: ignore[no-any-return,no-untyped-call]
+    return _IncompleteGamma.apply(x, shape, upper)
 
 
 def _gamma_density(x: Tensor, shape: float) -> Tensor:
@@ -173,7 +176,7 @@ class Gamma(Distribution):
     For ``shape < 1`` the density is infinite at 0; it is clamped to a large finite value there.
 
     Example:
-        >>> Gamma(0.5).cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Gamma(0.5).cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.0000, 0.8427])
     """
 
@@ -223,12 +226,15 @@ class Gamma(Distribution):
         return self._positive(x, lambda y: _gamma_density(y.clamp(min=_clamped.BORDER), self.shape), 0.0)
 
     def _icdf(self, u: Tensor) -> Tensor:
-        # In log x the lower tail keeps its relative accuracy.
+        # In log x the lower tail keeps its relative accuracy; the upper one is found by its own probability.
         lowest, highest = -1500.0, math.log(self._underflow)
         shape = torch.tensor(self.shape, dtype=torch.float64, device=u.device)
-        exponent = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
-        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, torch.exp(exponent).to(u.dtype)))
-        return differentiable_root(self, u, root, self.shape)
+        lower = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
+        upper = bisect(lambda e: -torch.special.gammaincc(shape, torch.exp(e)), u - 1.0, lowest, highest)
+        root = torch.exp(torch.where(u > 0.5, upper, lower)).to(u.dtype)
+        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, root))
+        regular = (root > _clamped.BORDER) & (self._pdf(root) > 0)
+        return differentiable_root(self, u, root, regular, self.shape)
 
     def _from_uniform(self, u: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch._standard_gamma(torch.full_like(u, self.shape), generator=generator)

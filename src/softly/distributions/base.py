@@ -14,9 +14,8 @@ from softly import _clamped, _inputs
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
-    return _inputs.at_least_single(
-        function, _inputs.floating(x, f"softly.distributions.{name}", "the argument")
-    )
+    _inputs.floating(x, f"softly.distributions.{name}", "the argument")
+    return _inputs.at_least_single(lambda y: function(_inputs.finite(y)), x)
 
 
 class Distribution:
@@ -27,7 +26,7 @@ class Distribution:
     ``icdf(1 - u)`` would lose the upper tail.
 
     Example:
-        >>> d = get("logistic")
+        >>> d = softly.distributions.get("logistic")
         >>> d.cdf(torch.tensor([0.0, 2.0]))
         tensor([0.5000, 0.8808])
         >>> d.symmetric, d.support, d.swap_is_monotonic, round(d.swap_error_bound, 4)
@@ -62,7 +61,7 @@ class Distribution:
         """Probability of a value below ``x``.
 
         Example:
-            >>> get("cauchy").cdf(torch.tensor([-1.0, 0.0, 1.0]))
+            >>> softly.distributions.get("cauchy").cdf(torch.tensor([-1.0, 0.0, 1.0]))
             tensor([0.2500, 0.5000, 0.7500])
         """
         return _evaluate(self._cdf, x, "cdf")
@@ -71,7 +70,7 @@ class Distribution:
         """``1 - cdf(x)``, accurate in the upper tail.
 
         Example:
-            >>> get("logistic").sf(torch.tensor(30.0))
+            >>> softly.distributions.get("logistic").sf(torch.tensor(30.0))
             tensor(9.3576e-14)
         """
         return _evaluate(self._sf, x, "sf")
@@ -80,7 +79,7 @@ class Distribution:
         """The derivative of `cdf`.
 
         Example:
-            >>> get("uniform").pdf(torch.tensor([0.0, 2.0]))
+            >>> softly.distributions.get("uniform").pdf(torch.tensor([0.0, 2.0]))
             tensor([0.5000, 0.0000])
         """
         return _evaluate(self._pdf, x, "pdf")
@@ -89,7 +88,7 @@ class Distribution:
         """The quantile function, the inverse of `cdf`; NaN outside [0, 1].
 
         Example:
-            >>> get("reciprocal").icdf(torch.tensor([0.25, 0.5, 1.0]))
+            >>> softly.distributions.get("reciprocal").icdf(torch.tensor([0.25, 0.5, 1.0]))
             tensor([-1.,  0., inf])
         """
         return _evaluate(lambda v: torch.where((v < 0) | (v > 1), torch.nan, self._icdf(v)), u, "icdf")
@@ -98,7 +97,7 @@ class Distribution:
         """``-(log pdf)'``, the factor of score-function gradient estimators; 0 outside the support.
 
         Example:
-            >>> get("gaussian").score(torch.tensor([-1.5, 2.0]))
+            >>> softly.distributions.get("gaussian").score(torch.tensor([-1.5, 2.0]))
             tensor([-1.5000,  2.0000])
         """
         return _evaluate(self._score, x, "score")
@@ -113,7 +112,8 @@ class Distribution:
         """Draw independent values, on the device of ``generator``.
 
         Example:
-            >>> get("cauchy").sample((2, 3), generator=torch.Generator().manual_seed(0)).shape
+            >>> g = torch.Generator().manual_seed(0)
+            >>> softly.distributions.get("cauchy").sample((2, 3), generator=g).shape
             torch.Size([2, 3])
         """
         device = generator.device if generator is not None else None
@@ -128,7 +128,7 @@ class Distribution:
         """The distribution of the negated variable: ``F_rev(x) = 1 - F(-x)``.
 
         Example:
-            >>> get("exponential").reversed().cdf(torch.tensor([-1.0, 1.0]))
+            >>> softly.distributions.get("exponential").reversed().cdf(torch.tensor([-1.0, 1.0]))
             tensor([0.3679, 1.0000])
         """
         return self if self.symmetric else Reversed(self)
@@ -137,7 +137,7 @@ class Distribution:
         """The square-root distribution of chapter 5: ``F_sq(x) = F(|x| x)``.
 
         Example:
-            >>> get("cauchy").squared().cdf(torch.tensor([1.0, 10.0]))
+            >>> softly.distributions.get("cauchy").squared().cdf(torch.tensor([1.0, 10.0]))
             tensor([0.7500, 0.9968])
         """
         return Squared(self)
@@ -146,7 +146,7 @@ class Distribution:
         """``F(x + shift)``.
 
         Example:
-            >>> get("levy").shifted(1.0).cdf(torch.tensor(0.0))
+            >>> softly.distributions.get("levy").shifted(1.0).cdf(torch.tensor(0.0))
             tensor(0.3173)
         """
         if not math.isfinite(shift):
@@ -321,15 +321,16 @@ def bisect(function: Callable[[Tensor], Tensor], target: Tensor, low: float, hig
     return 0.5 * (left + right)
 
 
-def differentiable_root(distribution: Distribution, u: Tensor, root: Tensor, centre: float) -> Tensor:
-    """Give the quantile ``root`` of ``u`` its derivatives.
+def differentiable_root(
+    distribution: Distribution, u: Tensor, root: Tensor, regular: Tensor, centre: float
+) -> Tensor:
+    """Give the quantile ``root`` of ``u`` its derivatives, where it is ``regular``.
 
     Each Newton step from a fixed start doubles the order of contact: after two, three derivatives in ``u``
-    are right. Where the density has vanished there is nothing to differentiate.
+    are right. ``centre`` is a regular point to differentiate in the place of others.
     """
-    regular = distribution._pdf(root) > 0
     x = torch.where(regular, root, centre)
     target = torch.where(regular, u, distribution._cdf(x).detach())
     for _ in range(2):
         x = x - (distribution._cdf(x) - target) / distribution._pdf(x)
-    return torch.where(regular, x, root)
+    return root + torch.where(regular, x - x.detach(), 0.0)

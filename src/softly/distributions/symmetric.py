@@ -45,7 +45,7 @@ class Heaviside(Distribution):
     """No perturbation: the hard comparison, ½ at ties. Its density is 0 and it has no score.
 
     Example:
-        >>> Heaviside().cdf(torch.tensor([-0.1, 0.0, 0.1]))
+        >>> softly.distributions.Heaviside().cdf(torch.tensor([-0.1, 0.0, 0.1]))
         tensor([0.0000, 0.5000, 1.0000])
     """
 
@@ -73,7 +73,7 @@ class Uniform(Symmetric):
     """``F(x) = (1 + x) / 2`` on [-1, 1].
 
     Example:
-        >>> Uniform().cdf(torch.tensor([-2.0, 0.5]))
+        >>> softly.distributions.Uniform().cdf(torch.tensor([-2.0, 0.5]))
         tensor([0.0000, 0.7500])
     """
 
@@ -95,7 +95,7 @@ class CubicHermite(Symmetric):
     """``F(x) = 3y² - 2y³`` with ``y = (1 + x) / 2`` on [-1, 1], the smooth step of graphics.
 
     Example:
-        >>> CubicHermite().cdf(torch.tensor([-0.5, 0.5]))
+        >>> softly.distributions.CubicHermite().cdf(torch.tensor([-0.5, 0.5]))
         tensor([0.1562, 0.8438])
     """
 
@@ -121,7 +121,7 @@ class Wigner(Symmetric):
     """Wigner's semicircle on [-1, 1]: ``F(x) = ½ + (x √(1 - x²) + arcsin x) / π``.
 
     Example:
-        >>> Wigner().cdf(torch.tensor([-0.5, 0.5]))
+        >>> softly.distributions.Wigner().cdf(torch.tensor([-0.5, 0.5]))
         tensor([0.1955, 0.8045])
     """
 
@@ -139,8 +139,9 @@ class Wigner(Symmetric):
 
     def _icdf(self, u: Tensor) -> Tensor:
         angle = bisect(lambda a: a - torch.sin(a) * torch.cos(a), math.pi * u, 0.0, math.pi)
-        root = torch.where((u > 0) & (u < 1), -torch.cos(angle).to(u.dtype), torch.sign(u - 0.5))
-        return differentiable_root(self, u, root, 0.0)
+        inside = (u > 0) & (u < 1)
+        root = torch.where(inside, -torch.cos(angle).to(u.dtype), torch.sign(u.detach() - 0.5))
+        return differentiable_root(self, u, root, inside & (root.abs() < 1), 0.0)
 
     def _score(self, x: Tensor) -> Tensor:
         outside = x.abs() >= 1
@@ -153,7 +154,7 @@ class Gaussian(Symmetric):
     """The standard normal distribution.
 
     Example:
-        >>> Gaussian().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Gaussian().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.1587, 0.8413])
     """
 
@@ -175,7 +176,7 @@ class Laplace(Symmetric):
     """``F(x) = exp(x) / 2`` for ``x <= 0``.
 
     Example:
-        >>> Laplace().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Laplace().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.1839, 0.8161])
     """
 
@@ -197,7 +198,7 @@ class Logistic(Symmetric):
     """``F(x) = 1 / (1 + exp(-x))``.
 
     Example:
-        >>> Logistic().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Logistic().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.2689, 0.7311])
     """
 
@@ -219,7 +220,7 @@ class HyperbolicSecant(Symmetric):
     """The Gudermannian: ``F(x) = 2/π arctan(exp(π x / 2))``.
 
     Example:
-        >>> HyperbolicSecant().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.HyperbolicSecant().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.1305, 0.8695])
     """
 
@@ -242,7 +243,7 @@ class Cauchy(Symmetric):
     """``F(x) = ½ + arctan(x) / π``: heavy tails, a monotonic swap with error bound 1/π².
 
     Example:
-        >>> Cauchy().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Cauchy().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.2500, 0.7500])
     """
 
@@ -272,7 +273,7 @@ class Reciprocal(Symmetric):
     The sorting tables of the thesis write it with twice the argument: their β is ``steepness = 2β`` here.
 
     Example:
-        >>> Reciprocal().cdf(torch.tensor([-1.0, 1.0]))
+        >>> softly.distributions.Reciprocal().cdf(torch.tensor([-1.0, 1.0]))
         tensor([0.2500, 0.7500])
     """
 
@@ -295,7 +296,7 @@ class Optimal(Symmetric):
     """Linear, then ``1 / (16 |x|)``: of all monotonic swaps the one with the smallest error bound, 1/16.
 
     Example:
-        >>> Optimal().cdf(torch.tensor([-1.0, 0.1, 1.0]))
+        >>> softly.distributions.Optimal().cdf(torch.tensor([-1.0, 0.1, 1.0]))
         tensor([0.0625, 0.6000, 0.9375])
     """
 

@@ -1,0 +1,37 @@
+"""Runs all benchmarks, or those whose names are given: python -m benchmarks [NAME ...] [--threads N]."""
+
+import argparse
+import importlib
+
+import torch
+
+import softly
+from benchmarks.harness import measure
+
+# A benchmark is a module of this package with a function `cases()`, named like what it measures.
+BENCHMARKS = ("tnorms",)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
+    torch.set_num_threads(options.threads)
+    print(f"softly {softly.__version__}, kernels: {softly.native.isa() or 'none'}, ", end="")
+    print(f"torch {torch.__version__}, threads: {options.threads}")
+    for name in options.names or BENCHMARKS:
+        print(f"\n{name}")
+        for case in importlib.import_module(f"benchmarks.{name}").cases():
+            timings = measure(case)
+            ours = timings.pop("softly")
+            print(f"  {case.name:<58} {ours.seconds * 1e6:>10.1f} µs")
+            for peer, timing in timings.items():
+                print(f"    {peer:<56} {timing.seconds * 1e6:>10.1f} µs {timing.ratio:>7.1f}×")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Idiomatic torch, frozen: what someone without softly would write. The library never uses it."""

@@ -1,0 +1,78 @@
+"""Times functions against each other: interleaved, so that a busy machine slows all of them alike."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Function = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One task, done by softly and by others.
+
+    Attributes:
+        name: The task with its size.
+        softly: Does it with softly.
+        peers: The same by others; `benchmarks.baselines` has frozen, idiomatic torch.
+    """
+
+    name: str
+    softly: Function
+    peers: dict[str, Function]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call, and by which factor softly was faster in the median round."""
+
+    seconds: float
+    ratio: float
+
+
+def forward_backward(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Function:
+    """The function and its gradient in ``x``, as a training step needs them."""
+    x = x.detach().clone().requires_grad_()
+
+    def call() -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(function(x).sum(), x)
+        return gradient
+
+    return call
+
+
+def repetitions(function: Function, seconds: float) -> int:
+    """How often the function runs in so many seconds, at least once; the first call is left out."""
+    function()
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        function()
+        count += 1
+    return max(count, 1)
+
+
+def duration(function: Function, count: int) -> float:
+    started = time.perf_counter()
+    for _ in range(count):
+        function()
+    return (time.perf_counter() - started) / count
+
+
+def measure(case: Case, *, rounds: int = 15, seconds: float = 0.02) -> dict[str, Timing]:
+    """Time softly and its peers in turn, ``seconds`` each, ``rounds`` times."""
+    functions = {"softly": case.softly, **case.peers}
+    counts = {name: repetitions(function, seconds) for name, function in functions.items()}
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(duration(function, counts[name]))
+    return {
+        name: Timing(
+            statistics.median(taken),
+            statistics.median(a / b for a, b in zip(taken, times["softly"], strict=True)),
+        )
+        for name, taken in times.items()
+    }

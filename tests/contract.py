@@ -1,0 +1,303 @@
+"""What every operator of softly promises, as a table of operators and the checks that each has to pass.
+
+A new operator adds a `Row`; ``test_contract.py`` runs every check on every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import softly
+from softly import native
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator, at one choice of hyperparameters.
+
+    Attributes:
+        function: ``(*tensors, **hyper) -> Tensor``.
+        hyper: The hyperparameters of the checks.
+        other: For each hyperparameter another value, which has to change the result.
+        limit: The operator that is relaxed, ``(*tensors) -> Tensor``.
+        limit_hyper: Hyperparameters at which ``function`` has all but reached its limit.
+        shapes: The shapes of the tensors of one example.
+        unit: Whether entries are probabilities; the limit is then taken at 0 and 1.
+        twice: Whether second derivatives exist where the checks look.
+        takes_dim: Whether there is a ``dim``, that of the last dimension by default.
+        tolerance: Of the limit.
+        native_op: Name of the operator in ``torch.ops.softly`` behind it, and its constants.
+    """
+
+    name: str
+    function: Callable[..., Tensor]
+    limit: Callable[..., Tensor]
+    limit_hyper: dict[str, Any] = field(default_factory=dict)
+    hyper: dict[str, Any] = field(default_factory=dict)
+    other: dict[str, Any] = field(default_factory=dict)
+    shapes: Sequence[tuple[int, ...]] = ((5,),)
+    unit: bool = False
+    twice: bool = True
+    takes_dim: bool = False
+    tolerance: float = 1e-5
+    native_op: tuple[str, tuple[Any, ...]] | None = None
+
+    def __call__(self, *tensors: Tensor, **hyper: Any) -> Tensor:
+        return self.function(*tensors, **{**self.hyper, **hyper})
+
+    def inputs(
+        self, *batch: int, dtype: torch.dtype = torch.float64, device: str = "cpu", length: int | None = None
+    ) -> list[Tensor]:
+        """Random tensors, far from ties and borders; ``length`` replaces the last dimension of each."""
+        generator = torch.Generator().manual_seed(7)
+        tensors = []
+        for shape in self.shapes:
+            shape = shape if length is None else (*shape[:-1], length)
+            count = torch.Size((*batch, *shape)).numel()
+            # A shuffled even grid with a little jitter keeps all entries apart, in any order.
+            grid = torch.randperm(max(count, 1), generator=generator, dtype=torch.float64)[:count]
+            spread = (grid + 0.2 + 0.6 * torch.rand(count, generator=generator, dtype=torch.float64)) / max(
+                count, 1
+            )
+            values = 0.05 + 0.9 * spread if self.unit else 4.0 * spread - 2.03
+            tensors.append(values.reshape(*batch, *shape).to(device=device, dtype=dtype))
+        return tensors
+
+
+def check_limit(row: Row) -> None:
+    tensors = [t.round() for t in row.inputs(3)] if row.unit else row.inputs(3)
+    actual = row(*tensors, **row.limit_hyper)
+    torch.testing.assert_close(
+        actual, row.limit(*tensors).to(actual.dtype), atol=row.tolerance, rtol=row.tolerance
+    )
+
+
+def check_gradients(row: Row) -> None:
+    tensors = [t.requires_grad_() for t in row.inputs()]
+    assert torch.autograd.gradcheck(row, tensors)
+    if row.twice:
+        assert torch.autograd.gradgradcheck(row, tensors)
+
+
+def check_batch(row: Row) -> None:
+    tensors = row.inputs(2, 3)
+    whole = row(*tensors)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(whole[i, j], row(*(t[i, j] for t in tensors)))
+    empty = row(*(t[:0] for t in tensors))
+    assert empty.shape == (0, *whole.shape[1:])
+    strided = [t.transpose(0, 1).contiguous().transpose(0, 1) for t in tensors]
+    torch.testing.assert_close(row(*strided), whole)
+    if row.takes_dim:
+        moved = row(*(t.movedim(-1, 0) for t in tensors), dim=0)
+        back = moved if moved.ndim < tensors[0].ndim else moved.movedim(0, -1)
+        torch.testing.assert_close(back, whole)
+
+
+def check_purity(row: Row) -> None:
+    tensors = row.inputs(2)
+    copies = [t.clone() for t in tensors]
+    row(*tensors)
+    for tensor, copy in zip(tensors, copies, strict=True):
+        assert torch.equal(tensor, copy)
+
+
+def check_dtypes(row: Row) -> None:
+    for dtype, tolerance in ((torch.float32, 2e-4), (torch.bfloat16, 1e-1)):
+        tensors = row.inputs(3, dtype=dtype)
+        result = row(*tensors)
+        assert result.dtype == dtype
+        # What is left is the rounding of the result, once that of the arguments is taken out.
+        exact = row(*(t.double() for t in tensors))
+        torch.testing.assert_close(result.double(), exact, atol=tolerance, rtol=tolerance)
+
+
+def check_finite(row: Row) -> None:
+    if row.unit:
+        cases = [[torch.full_like(t, value) for t in row.inputs(2)] for value in (0.0, 0.5, 1.0)]
+        cases.append([t.round() for t in row.inputs(4)])
+    else:
+        cases = [[torch.full_like(t, value) for t in row.inputs(2)] for value in (0.0, 3.0, -1e4, 1e4)]
+        cases.append([1e4 * t for t in row.inputs(2)])
+        cases.append([torch.sign(t) * 1e4 for t in row.inputs(2)])
+    if row.shapes[0]:
+        cases.append(row.inputs(2, length=1))
+    for dtype in (torch.float32, torch.float64):
+        for case in cases:
+            tensors = [t.to(dtype).requires_grad_() for t in case]
+            result = row(*tensors)
+            assert result.isfinite().all(), (dtype, case)
+            if result.requires_grad:
+                for grad in torch.autograd.grad(result.sum(), tensors):
+                    assert grad.isfinite().all(), (dtype, case)
+
+
+def check_nan(row: Row) -> None:
+    tensors = row.inputs()
+    tensors[0].view(-1)[0] = torch.nan
+    assert row(*tensors).isnan().any()
+
+
+def check_hyperparameters(row: Row) -> None:
+    assert set(row.other) == set(row.hyper), "every hyperparameter needs another value"
+    tensors = row.inputs(2)
+    default = row(*tensors)
+    for name, value in row.other.items():
+        assert not torch.allclose(row(*tensors, **{name: value}), default), f"{name} changes nothing"
+
+
+def check_transforms(row: Row) -> None:
+    batched = row.inputs(3)
+    torch.testing.assert_close(torch.func.vmap(row)(*batched), row(*batched))
+    tensors = row.inputs()
+    over = tuple(range(len(tensors)))
+    reverse = torch.func.jacrev(row, over)(*tensors)
+    forward = torch.func.jacfwd(row, over)(*tensors)
+    for r, f in zip(reverse, forward, strict=True):
+        torch.testing.assert_close(r, f)
+    if row.twice:
+        scalar = lambda *ts: (row(*ts) ** 2).sum()  # noqa: E731
+        hessian = torch.func.hessian(scalar)(*tensors)
+        expected = torch.autograd.functional.hessian(scalar, tuple(tensors))
+        torch.testing.assert_close(hessian, expected[0][0])
+
+
+def check_compile(row: Row, backend: str = "aot_eager") -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(row.function, backend=backend, fullgraph=True)
+    tensors = [t.requires_grad_() for t in row.inputs(2)]
+    eager = row(*tensors)
+    result = compiled(*tensors, **row.hyper)
+    torch.testing.assert_close(result, eager)
+    grads = torch.autograd.grad(result.sum(), tensors)
+    torch.testing.assert_close(grads, torch.autograd.grad(eager.sum(), tensors))
+
+
+def check_native(row: Row, monkeypatch: Any) -> None:
+    """Kernels and reference agree in value, gradient and second derivative; ``opcheck`` is content."""
+    name, constants = row.native_op or ("", ())
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
+        for batch in ((), (1,), (3,), (2, 9)):
+            results = []
+            tensors = [t.requires_grad_() for t in row.inputs(*batch, dtype=dtype)]
+            for module in (native._module, None):
+                with monkeypatch.context() as patch:
+                    patch.setattr(native, "_module", module)
+                    value = row(*tensors)
+                    weights = torch.linspace(-1, 1, value.numel(), dtype=dtype).view_as(value)
+                    gradient = torch.autograd.grad(value, tensors, weights, create_graph=True)
+                    plain = torch.autograd.grad(row(*tensors), tensors, weights)
+                    second = torch.autograd.grad(sum((g**2).sum() for g in gradient), tensors)
+                    results.append((value, *plain, *gradient, *second))
+            torch.testing.assert_close(results[0], results[1], atol=tolerance, rtol=tolerance)
+    operator = getattr(torch.ops.softly, name)
+    torch.library.opcheck(operator, (row.inputs(3)[0].requires_grad_(), *constants))
+
+
+def _boolean(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x: function(x.bool(), dim=-1)
+
+
+def _heaviside(x: Tensor) -> Tensor:
+    return torch.heaviside(x, torch.tensor(0.5, dtype=x.dtype))
+
+
+def _cdf_row(name: str) -> Row:
+    distribution = softly.distributions.get(name)
+    if name == "heaviside":
+        return Row("cdf[heaviside]", distribution.cdf, _heaviside, twice=False)
+    return Row(
+        f"cdf[{name}]",
+        lambda x, *, steepness: distribution.cdf(steepness * x),
+        _heaviside,
+        {"steepness": 1e14},  # heavy tails take their time
+        hyper={"steepness": 1.3},
+        other={"steepness": 2.0},
+    )
+
+
+def _pair_row(
+    name: str, function: Callable[..., Tensor], limit: Callable[..., Tensor], **options: Any
+) -> Row:
+    return Row(
+        name,
+        function,
+        limit,
+        {"steepness": 1e9},
+        hyper={"distribution": "cauchy", "steepness": 3.0},
+        other={"distribution": "logistic", "steepness": 5.0},
+        shapes=((3,), (3,)),
+        **options,
+    )
+
+
+def _tnorm_row(name: str, kind: str, p: float | None, other: float | None) -> Row:
+    def reduce(x: Tensor, *, dim: int = -1, p: float | None = None) -> Tensor:
+        return getattr(softly.tnorms.get(name, p=p), kind)(x, dim=dim)
+
+    native_p = {"probabilistic": 1.0, "einstein": 2.0, "hamacher": p}.get(name)
+    return Row(
+        f"{kind}[{name}{'' if p is None else f', p={p}'}]",
+        reduce,
+        _boolean(getattr(torch, kind)),
+        hyper={} if p is None else {"p": p},
+        other={} if p is None else {"p": other},
+        unit=True,
+        takes_dim=True,
+        twice=name != "minimum" and name != "lukasiewicz",
+        native_op=("hamacher", (native_p, kind == "any")) if native_p else None,
+    )
+
+
+CORE = [
+    *(_cdf_row(name) for name in softly.distributions.names()),
+    *(
+        _tnorm_row(name, kind, p, other)
+        for kind in ("all", "any")
+        for name, p, other in [
+            ("minimum", None, None),
+            ("probabilistic", None, None),
+            ("einstein", None, None),
+            ("hamacher", 0.5, 3.0),
+            ("frank", 4.0, 0.2),
+            ("yager", 2.5, 0.7),
+            ("aczel_alsina", 1.5, 0.6),
+            ("dombi", 0.8, 2.0),
+            ("schweizer_sklar", -0.7, -3.0),
+            ("lukasiewicz", None, None),
+        ]
+    ),
+    _pair_row("minimum", softly.minimum, torch.minimum),
+    _pair_row("maximum", softly.maximum, torch.maximum),
+    _pair_row("swap.keep", lambda a, b, **hyper: softly.swap(a, b, **hyper).keep, torch.lt),
+    _pair_row("less", softly.less, torch.lt),
+    _pair_row("greater", softly.greater, torch.gt),
+    _pair_row("equal", softly.equal, torch.eq),
+    *(
+        Row(
+            name,
+            getattr(softly, name),
+            limit,
+            {"steepness": 1e9},
+            hyper={"steepness": 2.0},
+            other={"steepness": 3.0},
+            takes_dim=True,
+        )
+        for name, limit in [
+            ("argmax", lambda x: torch.nn.functional.one_hot(x.argmax(-1), x.shape[-1])),
+            ("argmin", lambda x: torch.nn.functional.one_hot(x.argmin(-1), x.shape[-1])),
+            ("max", lambda x: x.amax(-1)),
+            ("min", lambda x: x.amin(-1)),
+        ]
+    ),
+]
+
+ROWS = CORE

@@ -1,0 +1,53 @@
+"""The README and the documentation tell the truth, and leave nothing out."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import softly
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def test_readme_example_prints_what_it_says():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
+
+
+def test_readme_fits_on_a_screen_and_its_links_exist():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 45
+    for target in re.findall(r"\]\(([^)]*)\)", text):
+        assert (ROOT / target).is_file()
+    assert (ROOT / "docs/images/softly.svg").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_in_the_guide(page):
+    examples = doctest.DocTestParser().get_doctest(page.read_text(), {}, page.stem, str(page), 0)
+    report = io.StringIO()
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.write)
+    assert not report.getvalue()
+
+
+def test_reference_has_every_public_module():
+    names = {info.name for info in pkgutil.walk_packages(softly.__path__, "softly.")}
+    public = {
+        name for name in names if "._" not in name and hasattr(importlib.import_module(name), "__all__")
+    }
+    documented = {
+        name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)
+    }
+    # What a package documents includes what it re-exports from its modules.
+    missing = {name for name in public if not any(f"{name}.".startswith(f"{d}.") for d in documented)}
+    assert not missing

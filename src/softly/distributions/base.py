@@ -183,8 +183,12 @@ class Distribution:
         if not self.symmetric:
             return None
         # F(x / a) has Lipschitz constant 1 if F has a, and stretches x F(-x) by a.
-        error = _maximum(lambda x: x * self._cdf(-x), _WIDE_GRID)
-        return error * self.lipschitz if error else 0.0
+        return self.swap_error * self.lipschitz if self.swap_error else 0.0
+
+    @cached_property
+    def swap_error(self) -> float:
+        """``sup_x |min_F(x, 0) - min(x, 0)|`` as the CDF is, at steepness 1."""
+        return _maximum(lambda x: x * self._cdf(-x), _WIDE_GRID)
 
 
 _WIDE_GRID = torch.logspace(-9, 12, 8401, dtype=torch.float64)

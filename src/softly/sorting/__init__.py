@@ -1,5 +1,8 @@
-"""Differentiable sorting and ranking: the sorters, their networks, losses and metrics."""
+"""Differentiable sorting and ranking: chapter 3 of the thesis."""
 
 from softly.sorting import networks
+from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.softsort import SoftSort
+from softly.sorting.sorter import Sorter
 
-__all__ = ["networks"]
+__all__ = ["NeuralSort", "SoftSort", "Sorter", "networks"]

@@ -56,9 +56,7 @@ def points(d: distributions.Distribution) -> torch.Tensor:
 @pytest.mark.parametrize("name", JUDGES)
 def test_scipy_agrees(name):
     d, judge = distributions.get(name), JUDGES[name]
-    x = torch.cat(
-        [torch.linspace(-12, 12, 1001, dtype=torch.float64), torch.logspace(-6, 6, 200, dtype=torch.float64)]
-    )
+    x = torch.cat([torch.linspace(-12, 12, 1001, dtype=torch.float64), torch.logspace(-6, 6, 200, dtype=torch.float64)])
     x = torch.cat([x, -x[1001:]])
     with np.errstate(all="ignore"):  # scipy overflows where the result is 0
         np.testing.assert_allclose(d.cdf(x), judge.cdf(x), rtol=1e-6, atol=1e-14)
@@ -89,12 +87,8 @@ def test_closed_forms():
     torch.testing.assert_close(distributions.get("optimal").cdf(x), optimal)
     torch.testing.assert_close(distributions.Gamma(1.0).cdf(x), distributions.Exponential().cdf(x))
     phi = x / (x.abs() ** 0.3 + 1e-10)
-    torch.testing.assert_close(
-        distributions.art("laplace", strength=0.3).cdf(x), distributions.Laplace().cdf(phi)
-    )
-    torch.testing.assert_close(
-        distributions.art("cauchy", strength=0.0).cdf(x), distributions.Cauchy().cdf(x)
-    )
+    torch.testing.assert_close(distributions.art("laplace", strength=0.3).cdf(x), distributions.Laplace().cdf(phi))
+    torch.testing.assert_close(distributions.art("cauchy", strength=0.0).cdf(x), distributions.Cauchy().cdf(x))
     squared = distributions.get("gaussian").squared()
     torch.testing.assert_close(squared.cdf(x), distributions.get("gaussian").cdf(x * x.abs()))
     levy = distributions.get("levy")
@@ -146,9 +140,7 @@ def test_samples_follow_the_cdf(d):
     x = d.sample((20_000,), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     assert x.isfinite().all()
     # Kolmogorov's statistic exceeds 1.95 / sqrt(n) once in a thousand seeds.
-    assert st.kstest(x.numpy(), lambda v: d.cdf(torch.as_tensor(v)).numpy()).statistic < 1.95 / math.sqrt(
-        20_000
-    )
+    assert st.kstest(x.numpy(), lambda v: d.cdf(torch.as_tensor(v)).numpy()).statistic < 1.95 / math.sqrt(20_000)
 
 
 @pytest.mark.parametrize("name", distributions.names())

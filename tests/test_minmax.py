@@ -122,9 +122,7 @@ def test_comparators():
     assert softly.less(a, a).eq(0.5).all()
     assert softly.equal(a, a).eq(1).all()
     torch.testing.assert_close(softly.equal(a, b), softly.equal(b, a))
-    torch.testing.assert_close(
-        softly.equal(a, b, distribution="gaussian", steepness=2.0), torch.exp(-2 * (a - b) ** 2)
-    )
+    torch.testing.assert_close(softly.equal(a, b, distribution="gaussian", steepness=2.0), torch.exp(-2 * (a - b) ** 2))
 
 
 def test_categorical_comparison():

@@ -59,9 +59,7 @@ def _pair(a: Tensor, b: Tensor, function: str) -> None:
     _inputs.floating(b, function, "b")
 
 
-def _swap(
-    a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str
-) -> Swap:
+def _swap(a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str) -> Swap:
     _pair(a, b, function)
     chosen = symmetric(distribution, function)
     steepness = _inputs.steepness(steepness, function)
@@ -233,9 +231,7 @@ def equal(
     _pair(a, b, "softly.equal")
     chosen = symmetric(distribution, "softly.equal")
     if not chosen.peaked:
-        raise ValueError(
-            f"softly.equal: distribution must have a density with its peak at 0, got {distribution!r}."
-        )
+        raise ValueError(f"softly.equal: distribution must have a density with its peak at 0, got {distribution!r}.")
     steepness = _inputs.steepness(steepness, "softly.equal")
     difference = steepness * (_inputs.finite(a) - _inputs.finite(b))
     return chosen.pdf(difference) / chosen.pdf(torch.zeros_like(difference))

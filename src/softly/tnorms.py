@@ -100,9 +100,7 @@ class TNorm:
         return _inputs.at_least_single(function, a, b)
 
     @staticmethod
-    def _reduce(
-        x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
-    ) -> Tensor:
+    def _reduce(x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float) -> Tensor:
         _inputs.floating(x, f"softly.tnorms.{name}", "x")
         if x.ndim == 0:
             return x
@@ -145,9 +143,7 @@ def _hamacher_reference(x: Tensor, p: float, dual: bool) -> Tensor:
 
 def _hamacher_forward(x: Tensor, p: float, dual: bool) -> Tensor:
     out, n = x.new_empty(x.shape[:-1]), x.shape[-1]
-    native.kernel("hamacher", x.dtype)(
-        x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads()
-    )
+    native.kernel("hamacher", x.dtype)(x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads())
     return out
 
 
@@ -315,9 +311,7 @@ class Lukasiewicz(TNorm):
         return torch.clamp(x.sum(dim), max=1.0)
 
 
-def _annihilated(
-    x: Tensor, dim: int, annihilator: float, slope: float, inside: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _annihilated(x: Tensor, dim: int, annihilator: float, slope: float, inside: Callable[[Tensor], Tensor]) -> Tensor:
     """``inside(x)`` where no entry is the annihilator, 0 of a T-norm or 1 of a T-conorm; elsewhere that.
 
     A lone annihilator has derivative ``slope``, the family's limit; beside one all derivatives are 0.
@@ -381,9 +375,7 @@ class Dombi(TNorm):
         _require("Dombi", self.p, self.p > 0, "(0, inf)")
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
-        return _annihilated(
-            x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim))
-        )
+        return _annihilated(x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim)))
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
         def inside(y: Tensor) -> Tensor:

@@ -184,9 +184,7 @@ class Gamma(Distribution):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.shape) and self.shape > 0):
-            raise ValueError(
-                f"softly.distributions.Gamma: shape must be positive and finite, got {self.shape}."
-            )
+            raise ValueError(f"softly.distributions.Gamma: shape must be positive and finite, got {self.shape}.")
 
     @cached_property
     def lipschitz(self) -> float:
@@ -213,14 +211,10 @@ class Gamma(Distribution):
         return self._positive(x, self._upper_part, 1.0)
 
     def _lower_part(self, x: Tensor) -> Tensor:
-        return _clamped.near_border(
-            x, lambda y: _incomplete_gamma(y, self.shape, False), self._border_density
-        )
+        return _clamped.near_border(x, lambda y: _incomplete_gamma(y, self.shape, False), self._border_density)
 
     def _upper_part(self, x: Tensor) -> Tensor:
-        return _clamped.near_border(
-            x, lambda y: _incomplete_gamma(y, self.shape, True), -self._border_density
-        )
+        return _clamped.near_border(x, lambda y: _incomplete_gamma(y, self.shape, True), -self._border_density)
 
     def _pdf(self, x: Tensor) -> Tensor:
         return self._positive(x, lambda y: _gamma_density(y.clamp(min=_clamped.BORDER), self.shape), 0.0)

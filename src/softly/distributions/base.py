@@ -200,9 +200,7 @@ def _maximum(function: Callable[[Tensor], Tensor], grid: Tensor) -> float:
         values = function(grid)
         best = int(values.argmax())
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        grid = torch.cat(
-            [grid[best : best + 1], low + (high - low) * torch.linspace(0, 1, 1001, dtype=torch.float64)]
-        )
+        grid = torch.cat([grid[best : best + 1], low + (high - low) * torch.linspace(0, 1, 1001, dtype=torch.float64)])
     return float(values.max())
 
 
@@ -331,9 +329,7 @@ def bisect(function: Callable[[Tensor], Tensor], target: Tensor, low: float, hig
     return 0.5 * (left + right)
 
 
-def differentiable_root(
-    distribution: Distribution, u: Tensor, root: Tensor, regular: Tensor, centre: float
-) -> Tensor:
+def differentiable_root(distribution: Distribution, u: Tensor, root: Tensor, regular: Tensor, centre: float) -> Tensor:
     """Give the quantile ``root`` of ``u`` its derivatives, where it is ``regular``.
 
     Each Newton step from a fixed start doubles the order of contact: after two, three derivatives in ``u``

@@ -261,9 +261,7 @@ class Cauchy(Symmetric):
         large = x.abs() > 1
         inverse = 1.0 / torch.where(large, x, 1.0)
         inner = torch.where(large, 0.0, x)
-        return torch.where(
-            large, 2.0 * inverse / (1.0 + inverse * inverse), 2.0 * inner / (1.0 + inner * inner)
-        )
+        return torch.where(large, 2.0 * inverse / (1.0 + inverse * inverse), 2.0 * inner / (1.0 + inner * inner))
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,7 @@ class Network:
             patterns: Number of random patterns for ``n > 16``, >= 1.
             seed: Seed of the random patterns.
         """
-        row = (
-            _every_pattern(self.n) if self.n <= EXHAUSTIVE_WIRES else _random_patterns(self.n, patterns, seed)
-        )
+        row = _every_pattern(self.n) if self.n <= EXHAUSTIVE_WIRES else _random_patterns(self.n, patterns, seed)
         for i, j in chain.from_iterable(self.layers):
             row[i], row[j] = row[i] & row[j], row[i] | row[j]
         return not any(low & ~high for low, high in pairwise(row))

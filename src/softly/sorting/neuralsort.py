@@ -65,7 +65,10 @@ class NeuralSort(Sorter):
 
 
 def _toward(x: Tensor, first: int, last: int) -> Tensor:
-    ranks = torch.arange(first, last + 1, dtype=x.dtype, device=x.device)
-    total = (x.unsqueeze(-1) - x.unsqueeze(-2)).abs().sum(-1)
-    weights = (2 * ranks - x.shape[-1] - 1).unsqueeze(-1)
-    return torch.softmax(weights * x.unsqueeze(-2) - total.unsqueeze(-2), -1)
+    # Up to what is the same for all inputs, (2r - n - 1) x - Σⱼ |x - xⱼ| is the sum of how far x lies on the wrong
+    # side of the sorted values before and behind rank r: nothing cancels, and infinities hurt only themselves.
+    ahead = torch.sort(x, -1).values.unsqueeze(-1) - x.unsqueeze(-2)
+    below = torch.nn.functional.pad(torch.relu(ahead)[..., :-1, :].cumsum(-2), (0, 0, 1, 0))
+    above = torch.nn.functional.pad(torch.relu(-ahead).flip(-2)[..., :-1, :].cumsum(-2), (0, 0, 1, 0)).flip(-2)
+    wrong = 2.0 * (below + above) + ahead.abs()
+    return torch.softmax(-wrong[..., first - 1 : last, :], -1)

@@ -107,10 +107,10 @@ class Sorter(torch.nn.Module):
             mask: Where ``x`` holds an entry, of the shape of ``x``.
 
         Example:
-            >>> softly.SoftSort(steepness=50.0).permutation(torch.tensor([3.0, 1.0, 2.0]))
-            tensor([[0., 1., 0.],
-                    [0., 0., 1.],
-                    [1., 0., 0.]])
+            >>> softly.SoftSort(steepness=5.0).permutation(torch.tensor([3.0, 1.0, 2.0]))
+            tensor([[0.0000, 0.9933, 0.0067],
+                    [0.0066, 0.0066, 0.9867],
+                    [0.9933, 0.0000, 0.0067]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "permutation")
 
@@ -174,9 +174,9 @@ class Sorter(torch.nn.Module):
             mask: Where ``x`` holds an entry, of the shape of ``x``.
 
         Example:
-            >>> softly.SoftSort(steepness=50.0).topk(torch.tensor([3.0, 1.0, 2.0]), 2)
-            tensor([[1., 0., 0.],
-                    [0., 0., 1.]])
+            >>> softly.SoftSort(steepness=5.0).topk(torch.tensor([3.0, 1.0, 2.0]), 2)
+            tensor([[0.9933, 0.0000, 0.0067],
+                    [0.0066, 0.0066, 0.9867]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "topk")
         n = rows.shape[-1]
@@ -225,9 +225,7 @@ class Sorter(torch.nn.Module):
         name = f"softly.{method}"
         _inputs.floating(x, name, "x")
         if x.ndim == 0 or not -x.ndim <= dim < x.ndim:
-            allowed = (
-                f"in [{-x.ndim}, {x.ndim - 1}]" if x.ndim else "the dimension of a vector, not of a number"
-            )
+            allowed = f"in [{-x.ndim}, {x.ndim - 1}]" if x.ndim else "the dimension of a vector, not of a number"
             raise ValueError(f"{name}: dim must be {allowed}, got {dim}.")
         rows = x.movedim(dim, -1)
         if rows.shape[-1] == 0:

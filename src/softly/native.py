@@ -55,9 +55,14 @@ def isa() -> str | None:
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
+def function(name: str) -> Callable[..., Any]:
+    """The compiled function ``name``."""
+    return getattr(_module, name)
+
+
 def kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
     """The compiled function ``name`` for ``dtype``."""
-    return getattr(_module, f"{name}_{_SUFFIX[dtype]}")
+    return function(f"{name}_{_SUFFIX[dtype]}")
 
 
 def _reachable(x: Tensor) -> bool:
@@ -113,11 +118,10 @@ def operator(
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
-    def function(x: Tensor, *constants: Any) -> Tensor:
+    def apply(x: Tensor, *constants: Any) -> Tensor:
         if not _reachable(x):
             return reference(x, *constants)
         output = forward_op(x.contiguous(), *constants)
         return output[0] if isinstance(output, tuple) else output
 
-    function.__name__ = name
-    return function
+    return apply

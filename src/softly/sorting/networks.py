@@ -193,7 +193,12 @@ def get(name: str, n: int) -> Network:
 
 
 def names() -> tuple[str, ...]:
-    """The names that `get` knows."""
+    """The names that `get` knows.
+
+    Example:
+        >>> softly.sorting.networks.names()[:2]
+        ('odd_even', 'bitonic')
+    """
     return tuple(_BUILDERS)
 
 
@@ -242,13 +247,11 @@ def _odd_even_merge(n: int) -> tuple[Layer, ...]:
 
 def _pairwise(n: int) -> tuple[Layer, ...]:
     power = (n - 1).bit_length()
-    layers = []
-    for p in (2**e for e in range(power)):  # sort pairs, then pairs of pairs by their first members, ...
-        layers.append(tuple((i, i + p) for i in range(n - p) if not i & p))
-    for e in range(power - 2, -1, -1):  # ... and merge them back, from the widest spacing to neighbours
-        p = 2**e
-        for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1)):
-            layers.append(tuple((j - reach * p, j) for j in range((reach + 1) * p, n) if not j & p))
+    # Sort pairs, then pairs of pairs by their first members, ...
+    layers = [tuple((i, i + p) for i in range(n - p) if not i & p) for p in (2**e for e in range(power))]
+    for p in (2**e for e in range(power - 2, -1, -1)):  # ... and merge them back, from the widest spacing to neighbours
+        reaches = (2**r - 1 for r in range(power - 1 - p.bit_length() + 1, 0, -1))
+        layers += [tuple((j - reach * p, j) for j in range((reach + 1) * p, n) if not j & p) for reach in reaches]
     return tuple(layer for layer in layers if layer)
 
 

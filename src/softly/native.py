@@ -23,7 +23,7 @@ def _load() -> ModuleType | None:
     if os.environ.get("SOFTLY_NATIVE", "1") == "0":
         return None
     try:
-        from softly import _native  # type: ignore[attr-defined]
+        from softly import _native
     except ImportError:
         return None
     return _native

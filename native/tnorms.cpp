@@ -1,6 +1,7 @@
-// T(x) = p Q / (1 - (1 - p) Q) with Q = prod q(x_i) and q(x) = x / (p + (1 - p) x), all in [0, 1].
+// T(x) = p Q / (p + (1 - p)(1 - Q)) with Q = prod q(x_i) and q(x) = x / (x + p (1 - x)), all in [0, 1] and
+// written so that 0 and 1 are exact.
 //
-//     dT/dx_i = p / (1 - (1 - p) Q)^2 * prod_{j != i} q(x_j) * p / (p + (1 - p) x_i)^2
+//     dT/dx_i = p / (p + (1 - p)(1 - Q))^2 * prod_{j != i} q(x_j) * p / (x_i + p (1 - x_i))^2
 //
 // The product over the others is taken from products before and after i, not divided out of Q: so it is right
 // where factors are 0, which is the border of a T-norm. A row is seen as `lanes` interleaved columns.
@@ -32,7 +33,7 @@ struct Row {
         std::memcpy(out + begin, &v, sizeof(T) * (n - begin < lanes ? n - begin : lanes));
     }
 
-    Vector scale(Vector x) const { return p + (T(1) - p) * x; }
+    Vector scale(Vector x) const { return x + p * (T(1) - x); }
 
     T value(const T* x, int64_t n) const {
         Vector product = Vector{} + T(1);
@@ -42,7 +43,7 @@ struct Row {
         }
         T q = 1;
         for (int64_t lane = 0; lane < lanes; ++lane) q *= product[lane];
-        const T result = p * q / (T(1) - (T(1) - p) * q);
+        const T result = p * q / (p + (T(1) - p) * (T(1) - q));
         return dual ? T(1) - result : result;
     }
 
@@ -61,7 +62,7 @@ struct Row {
             others[lanes - 1 - lane] *= after;
             after *= product[lanes - 1 - lane];
         }
-        const T denominator = T(1) - (T(1) - p) * before;
+        const T denominator = p + (T(1) - p) * (T(1) - before);
         Vector behind = others * (grad_out * p * p / (denominator * denominator));
         for (int64_t i = (n - 1) / lanes * lanes; i >= 0; i -= lanes) {
             const Vector v = load(x, i, n), s = scale(v);

@@ -63,9 +63,7 @@ class Row:
             count = torch.Size((*batch, *shape)).numel()
             # A shuffled even grid with a little jitter keeps all entries apart, in any order.
             grid = torch.randperm(max(count, 1), generator=generator, dtype=torch.float64)[:count]
-            spread = (grid + 0.2 + 0.6 * torch.rand(count, generator=generator, dtype=torch.float64)) / max(
-                count, 1
-            )
+            spread = (grid + 0.2 + 0.6 * torch.rand(count, generator=generator, dtype=torch.float64)) / max(count, 1)
             values = 0.05 + 0.9 * spread if self.unit else 4.0 * spread - 2.03
             tensors.append(values.reshape(*batch, *shape).to(device=device, dtype=dtype))
         return tensors
@@ -74,9 +72,7 @@ class Row:
 def check_limit(row: Row) -> None:
     tensors = [t.round() for t in row.inputs(3)] if row.unit else row.inputs(3)
     actual = row(*tensors, **row.limit_hyper)
-    torch.testing.assert_close(
-        actual, row.limit(*tensors).to(actual.dtype), atol=row.tolerance, rtol=row.tolerance
-    )
+    torch.testing.assert_close(actual, row.limit(*tensors).to(actual.dtype), atol=row.tolerance, rtol=row.tolerance)
 
 
 def check_gradients(row: Row) -> None:
@@ -224,9 +220,7 @@ def _cdf_row(name: str) -> Row:
     )
 
 
-def _pair_row(
-    name: str, function: Callable[..., Tensor], limit: Callable[..., Tensor], **options: Any
-) -> Row:
+def _pair_row(name: str, function: Callable[..., Tensor], limit: Callable[..., Tensor], **options: Any) -> Row:
     return Row(
         name,
         function,

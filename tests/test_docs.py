@@ -42,12 +42,8 @@ def test_examples_in_the_guide(page):
 
 def test_reference_has_every_public_module():
     names = {info.name for info in pkgutil.walk_packages(softly.__path__, "softly.")}
-    public = {
-        name for name in names if "._" not in name and hasattr(importlib.import_module(name), "__all__")
-    }
-    documented = {
-        name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)
-    }
+    public = {name for name in names if "._" not in name and hasattr(importlib.import_module(name), "__all__")}
+    documented = {name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)}
     # What a package documents includes what it re-exports from its modules.
     missing = {name for name in public if not any(f"{name}.".startswith(f"{d}.") for d in documented)}
     assert not missing

@@ -22,9 +22,7 @@ SYMBOLS = {
     for module in MODULES.values()
     for name in getattr(module, "__all__", ())
 }
-CALLABLES = {
-    name: value for name, value in SYMBOLS.items() if inspect.isroutine(value) or inspect.isclass(value)
-}
+CALLABLES = {name: value for name, value in SYMBOLS.items() if inspect.isroutine(value) or inspect.isclass(value)}
 
 
 def public_members(cls):

@@ -1,6 +1,6 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import distributions, native, tnorms
+from softly import distributions, native, sorting, tnorms
 from softly.minmax import (
     Swap,
     argmax,
@@ -15,10 +15,13 @@ from softly.minmax import (
     minimum,
     swap,
 )
+from softly.sorting import NeuralSort, SoftSort
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NeuralSort",
+    "SoftSort",
     "Swap",
     "argmax",
     "argmin",
@@ -32,6 +35,7 @@ __all__ = [
     "min",
     "minimum",
     "native",
+    "sorting",
     "swap",
     "tnorms",
 ]

@@ -39,7 +39,11 @@ def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor
     return function(*tensors)
 
 
+def large(x: Tensor) -> float:
+    """A number of the dtype of ``x`` that acts like infinity, yet can be squared."""
+    return 0.25 * math.sqrt(torch.finfo(x.dtype).max)
+
+
 def finite(x: Tensor) -> Tensor:
-    """Replace ±inf by values so large that they act like it, yet small enough to be scaled; NaN stays."""
-    limit = math.sqrt(torch.finfo(x.dtype).max)
-    return x.clamp(-limit, limit)
+    """Replace ±inf by large numbers; NaN stays."""
+    return torch.nan_to_num(x, nan=torch.nan, posinf=large(x), neginf=-large(x))

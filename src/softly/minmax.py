@@ -59,9 +59,7 @@ def _pair(a: Tensor, b: Tensor, function: str) -> None:
     _inputs.floating(b, function, "b")
 
 
-def _swap(
-    a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str
-) -> Swap:
+def _swap(a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str) -> Swap:
     _pair(a, b, function)
     chosen = symmetric(distribution, function)
     steepness = _inputs.steepness(steepness, function)
@@ -171,7 +169,7 @@ def less(
         >>> softly.less(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="logistic", steepness=2.0)
         tensor([0.8808, 0.5000])
     """
-    return _less(a, b, distribution, steepness, "softly.less")
+    return _less(a, b, 1.0, distribution, steepness, "softly.less")
 
 
 def greater(
@@ -194,15 +192,20 @@ def greater(
         >>> softly.greater(torch.tensor([0.0, 1.0]), torch.tensor(1.0), distribution="cauchy", steepness=1.0)
         tensor([0.2500, 0.5000])
     """
-    return _less(b, a, distribution, steepness, "softly.greater")
+    return _less(a, b, -1.0, distribution, steepness, "softly.greater")
 
 
 def _less(
-    a: Tensor, b: Tensor, distribution: str | Distribution, steepness: float | Tensor, function: str
+    a: Tensor,
+    b: Tensor,
+    sign: float,
+    distribution: str | Distribution,
+    steepness: float | Tensor,
+    function: str,
 ) -> Tensor:
     _pair(a, b, function)
     steepness = _inputs.steepness(steepness, function)
-    return symmetric(distribution, function).cdf(steepness * (_inputs.finite(b) - _inputs.finite(a)))
+    return symmetric(distribution, function).cdf(sign * steepness * (_inputs.finite(b) - _inputs.finite(a)))
 
 
 def equal(
@@ -228,9 +231,7 @@ def equal(
     _pair(a, b, "softly.equal")
     chosen = symmetric(distribution, "softly.equal")
     if not chosen.peaked:
-        raise ValueError(
-            f"softly.equal: distribution must have a density with its peak at 0, got {distribution!r}."
-        )
+        raise ValueError(f"softly.equal: distribution must have a density with its peak at 0, got {distribution!r}.")
     steepness = _inputs.steepness(steepness, "softly.equal")
     difference = steepness * (_inputs.finite(a) - _inputs.finite(b))
     return chosen.pdf(difference) / chosen.pdf(torch.zeros_like(difference))

@@ -100,9 +100,7 @@ class TNorm:
         return _inputs.at_least_single(function, a, b)
 
     @staticmethod
-    def _reduce(
-        x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
-    ) -> Tensor:
+    def _reduce(x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float) -> Tensor:
         _inputs.floating(x, f"softly.tnorms.{name}", "x")
         if x.ndim == 0:
             return x
@@ -136,18 +134,16 @@ class Minimum(TNorm):
 
 
 def _hamacher_reference(x: Tensor, p: float, dual: bool) -> Tensor:
-    # The generator is log((p + (1 - p) x) / x): its sum is a product in the exponential, and stays in [0, 1].
+    # The generator is log((x + p (1 - x)) / x): its sum is a product in the exponential, and stays in [0, 1].
     y = 1.0 - x if dual else x
-    product = (y / (p + (1.0 - p) * y)).prod(-1)
-    value = p * product / (1.0 - (1.0 - p) * product)
+    product = (y / (y + p * (1.0 - y))).prod(-1)
+    value = p * product / (p + (1.0 - p) * (1.0 - product))
     return 1.0 - value if dual else value
 
 
 def _hamacher_forward(x: Tensor, p: float, dual: bool) -> Tensor:
     out, n = x.new_empty(x.shape[:-1]), x.shape[-1]
-    native.kernel("hamacher", x.dtype)(
-        x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads()
-    )
+    native.kernel("hamacher", x.dtype)(x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads())
     return out
 
 
@@ -217,11 +213,13 @@ class Hamacher(TNorm):
 
     def _and(self, a: Tensor, b: Tensor) -> Tensor:
         product = a * b
-        return product / (self.p + (1.0 - self.p) * (a + b - product))
+        union = a + b - product
+        return product / (union + self.p * (1.0 - union))
 
     def _or(self, a: Tensor, b: Tensor) -> Tensor:
         product = a * b
-        return (a + b + (self.p - 2.0) * product) / (1.0 + (self.p - 1.0) * product)
+        extra = (self.p - 1.0) * product
+        return (a + b - product + extra) / (1.0 + extra)
 
 
 @dataclass(frozen=True)
@@ -254,11 +252,16 @@ class Frank(TNorm):
         log_p = math.log(self.p)
         if abs(log_p) < 1e-9:  # where 1 - p has no digits left
             return x.prod(dim)
-        # (p^x - 1) / (p - 1), in [0, 1]; for p > 1 divided through by p, so that large p doesn't overflow.
-        factor = torch.expm1(-abs(log_p) * x) / math.expm1(-abs(log_p))
-        if log_p > 0:
-            factor = factor * torch.exp(log_p * (x - 1.0))
-        return torch.log1p((self.p - 1.0) * factor.prod(dim)) / log_p
+        # (p^x - 1) / (p - 1), in [0, 1], and likewise the logarithm: written from both ends, so that 0 and 1
+        # are exact, and with negative exponents only, so that nothing overflows.
+        rate = abs(log_p)
+        gentle = lambda y: torch.expm1(-rate * y) / math.expm1(-rate)  # noqa: E731
+        steep = lambda y: torch.exp(rate * (y - 1.0)) * gentle(y)  # noqa: E731
+        low, high = (steep, gentle) if log_p > 0 else (gentle, steep)
+        product = torch.where(x < 0.5, low(x), 1.0 - high(1.0 - x)).prod(dim)
+        near_zero = torch.log1p((self.p - 1.0) * product)
+        near_one = log_p + torch.log1p((1.0 - 1.0 / self.p) * (product - 1.0))
+        return torch.where(product < 0.5, near_zero, near_one) / log_p
 
 
 def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
@@ -308,9 +311,7 @@ class Lukasiewicz(TNorm):
         return torch.clamp(x.sum(dim), max=1.0)
 
 
-def _annihilated(
-    x: Tensor, dim: int, annihilator: float, slope: float, inside: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _annihilated(x: Tensor, dim: int, annihilator: float, slope: float, inside: Callable[[Tensor], Tensor]) -> Tensor:
     """``inside(x)`` where no entry is the annihilator, 0 of a T-norm or 1 of a T-conorm; elsewhere that.
 
     A lone annihilator has derivative ``slope``, the family's limit; beside one all derivatives are 0.
@@ -374,9 +375,7 @@ class Dombi(TNorm):
         _require("Dombi", self.p, self.p > 0, "(0, inf)")
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
-        return _annihilated(
-            x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim))
-        )
+        return _annihilated(x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim)))
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
         def inside(y: Tensor) -> Tensor:

@@ -104,8 +104,7 @@ def get(distribution: str | Distribution, *, shape: float | None = None) -> Dist
         )
     if distribution not in _FAMILIES:
         raise ValueError(
-            f"softly.distributions.get: unknown distribution {distribution!r}; "
-            f"choose from {', '.join(_FAMILIES)}."
+            f"softly.distributions.get: unknown distribution {distribution!r}; choose from {', '.join(_FAMILIES)}."
         )
     return _FAMILIES[distribution]
 

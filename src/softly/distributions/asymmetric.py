@@ -48,6 +48,9 @@ class GumbelMax(Distribution):
     def _score(self, x: Tensor) -> Tensor:
         return -torch.expm1(-x)
 
+    def reversed(self) -> Distribution:
+        return GumbelMin()
+
 
 @dataclass(frozen=True)
 class GumbelMin(Reversed):
@@ -181,9 +184,7 @@ class Gamma(Distribution):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.shape) and self.shape > 0):
-            raise ValueError(
-                f"softly.distributions.Gamma: shape must be positive and finite, got {self.shape}."
-            )
+            raise ValueError(f"softly.distributions.Gamma: shape must be positive and finite, got {self.shape}.")
 
     @cached_property
     def lipschitz(self) -> float:
@@ -210,25 +211,24 @@ class Gamma(Distribution):
         return self._positive(x, self._upper_part, 1.0)
 
     def _lower_part(self, x: Tensor) -> Tensor:
-        return _clamped.near_border(
-            x, lambda y: _incomplete_gamma(y, self.shape, False), self._border_density
-        )
+        return _clamped.near_border(x, lambda y: _incomplete_gamma(y, self.shape, False), self._border_density)
 
     def _upper_part(self, x: Tensor) -> Tensor:
-        return _clamped.near_border(
-            x, lambda y: _incomplete_gamma(y, self.shape, True), -self._border_density
-        )
+        return _clamped.near_border(x, lambda y: _incomplete_gamma(y, self.shape, True), -self._border_density)
 
     def _pdf(self, x: Tensor) -> Tensor:
         return self._positive(x, lambda y: _gamma_density(y.clamp(min=_clamped.BORDER), self.shape), 0.0)
 
     def _icdf(self, u: Tensor) -> Tensor:
-        # In log x the lower tail keeps its relative accuracy.
+        # In log x the lower tail keeps its relative accuracy; the upper one is found by its own probability.
         lowest, highest = -1500.0, math.log(self._underflow)
         shape = torch.tensor(self.shape, dtype=torch.float64, device=u.device)
-        exponent = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
-        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, torch.exp(exponent).to(u.dtype)))
-        return differentiable_root(self, u, root, self.shape)
+        lower = bisect(lambda e: torch.special.gammainc(shape, torch.exp(e)), u, lowest, highest)
+        upper = bisect(lambda e: -torch.special.gammaincc(shape, torch.exp(e)), u - 1.0, lowest, highest)
+        root = torch.exp(torch.where(u > 0.5, upper, lower)).to(u.dtype)
+        root = torch.where(u <= 0, 0.0, torch.where(u >= 1, torch.inf, root))
+        regular = (root > _clamped.BORDER) & (self._pdf(root) > 0)
+        return differentiable_root(self, u, root, regular, self.shape)
 
     def _from_uniform(self, u: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch._standard_gamma(torch.full_like(u, self.shape), generator=generator)

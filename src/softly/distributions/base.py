@@ -14,9 +14,8 @@ from softly import _clamped, _inputs
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
-    return _inputs.at_least_single(
-        function, _inputs.floating(x, f"softly.distributions.{name}", "the argument")
-    )
+    _inputs.floating(x, f"softly.distributions.{name}", "the argument")
+    return _inputs.at_least_single(lambda y: function(_inputs.finite(y)), x)
 
 
 class Distribution:
@@ -184,8 +183,12 @@ class Distribution:
         if not self.symmetric:
             return None
         # F(x / a) has Lipschitz constant 1 if F has a, and stretches x F(-x) by a.
-        error = _maximum(lambda x: x * self._cdf(-x), _WIDE_GRID)
-        return error * self.lipschitz if error else 0.0
+        return self.swap_error * self.lipschitz if self.swap_error else 0.0
+
+    @cached_property
+    def swap_error(self) -> float:
+        """``sup_x |min_F(x, 0) - min(x, 0)|`` as the CDF is, at steepness 1."""
+        return _maximum(lambda x: x * self._cdf(-x), _WIDE_GRID)
 
 
 _WIDE_GRID = torch.logspace(-9, 12, 8401, dtype=torch.float64)
@@ -197,9 +200,7 @@ def _maximum(function: Callable[[Tensor], Tensor], grid: Tensor) -> float:
         values = function(grid)
         best = int(values.argmax())
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        grid = torch.cat(
-            [grid[best : best + 1], low + (high - low) * torch.linspace(0, 1, 1001, dtype=torch.float64)]
-        )
+        grid = torch.cat([grid[best : best + 1], low + (high - low) * torch.linspace(0, 1, 1001, dtype=torch.float64)])
     return float(values.max())
 
 
@@ -245,13 +246,13 @@ class Squared(Distribution):
         return self.base.symmetric
 
     def _cdf(self, x: Tensor) -> Tensor:
-        return self.base._cdf(x * x.abs())
+        return self.base._cdf(_signed_square(x))
 
     def _sf(self, x: Tensor) -> Tensor:
-        return self.base._sf(x * x.abs())
+        return self.base._sf(_signed_square(x))
 
     def _pdf(self, x: Tensor) -> Tensor:
-        return 2.0 * x.abs() * self.base._pdf(x * x.abs())
+        return 2.0 * x.abs() * self.base._pdf(_signed_square(x))
 
     def _icdf(self, u: Tensor) -> Tensor:
         return signed_power(self.base._icdf(u), 0.5)
@@ -261,7 +262,7 @@ class Squared(Distribution):
 
     def _score(self, x: Tensor) -> Tensor:
         zero = x == 0
-        return 2.0 * x.abs() * self.base._score(x * x.abs()) - torch.where(
+        return 2.0 * x.abs() * self.base._score(_signed_square(x)) - torch.where(
             zero, 0.0, 1.0 / torch.where(zero, 1.0, x)
         )
 
@@ -305,6 +306,12 @@ def lower(x: Tensor) -> Tensor:
     return torch.where(x > 0, -x, x)
 
 
+def _signed_square(x: Tensor) -> Tensor:
+    """``x |x|``, held where it would overflow."""
+    x = x.clamp(-_inputs.large(x), _inputs.large(x))
+    return x * x.abs()
+
+
 def signed_power(x: Tensor, exponent: float) -> Tensor:
     """``sign(x) |x| ** exponent``."""
     root = _clamped.power(-lower(x), exponent)
@@ -322,15 +329,14 @@ def bisect(function: Callable[[Tensor], Tensor], target: Tensor, low: float, hig
     return 0.5 * (left + right)
 
 
-def differentiable_root(distribution: Distribution, u: Tensor, root: Tensor, centre: float) -> Tensor:
-    """Give the quantile ``root`` of ``u`` its derivatives.
+def differentiable_root(distribution: Distribution, u: Tensor, root: Tensor, regular: Tensor, centre: float) -> Tensor:
+    """Give the quantile ``root`` of ``u`` its derivatives, where it is ``regular``.
 
     Each Newton step from a fixed start doubles the order of contact: after two, three derivatives in ``u``
-    are right. Where the density has vanished there is nothing to differentiate.
+    are right. ``centre`` is a regular point to differentiate in the place of others.
     """
-    regular = distribution._pdf(root) > 0
     x = torch.where(regular, root, centre)
     target = torch.where(regular, u, distribution._cdf(x).detach())
     for _ in range(2):
         x = x - (distribution._cdf(x) - target) / distribution._pdf(x)
-    return torch.where(regular, x, root)
+    return root + torch.where(regular, x - x.detach(), 0.0)

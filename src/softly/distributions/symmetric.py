@@ -139,8 +139,9 @@ class Wigner(Symmetric):
 
     def _icdf(self, u: Tensor) -> Tensor:
         angle = bisect(lambda a: a - torch.sin(a) * torch.cos(a), math.pi * u, 0.0, math.pi)
-        root = torch.where((u > 0) & (u < 1), -torch.cos(angle).to(u.dtype), torch.sign(u - 0.5))
-        return differentiable_root(self, u, root, 0.0)
+        inside = (u > 0) & (u < 1)
+        root = torch.where(inside, -torch.cos(angle).to(u.dtype), torch.sign(u.detach() - 0.5))
+        return differentiable_root(self, u, root, inside & (root.abs() < 1), 0.0)
 
     def _score(self, x: Tensor) -> Tensor:
         outside = x.abs() >= 1
@@ -260,9 +261,7 @@ class Cauchy(Symmetric):
         large = x.abs() > 1
         inverse = 1.0 / torch.where(large, x, 1.0)
         inner = torch.where(large, 0.0, x)
-        return torch.where(
-            large, 2.0 * inverse / (1.0 + inverse * inverse), 2.0 * inner / (1.0 + inner * inner)
-        )
+        return torch.where(large, 2.0 * inverse / (1.0 + inverse * inverse), 2.0 * inner / (1.0 + inner * inner))
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,7 @@ def run(out: Path, *, stops: tuple[Stop, ...] = STOPS, console: Console | None =
             sections.append(section)
     for section in sections:
         if section.error:
-            console.print(
-                f"[red]{section.title}:[/] {section.error.strip().splitlines()[-1]}", highlight=False
-            )
+            console.print(f"[red]{section.title}:[/] {section.error.strip().splitlines()[-1]}", highlight=False)
     path = write(out / "index.html", render(sections, seconds=time.perf_counter() - started))
     console.print(f"The tour is in {path}", highlight=False, soft_wrap=True)
     return not any(section.error for section in sections)

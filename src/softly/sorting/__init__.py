@@ -1,0 +1,8 @@
+"""Differentiable sorting and ranking: chapter 3 of the thesis."""
+
+from softly.sorting import networks
+from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.softsort import SoftSort
+from softly.sorting.sorter import Sorter
+
+__all__ = ["NeuralSort", "SoftSort", "Sorter", "networks"]

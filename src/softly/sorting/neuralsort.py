@@ -1,0 +1,74 @@
+"""NeuralSort: a softmax over the sums of differences that identify each rank."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from softly import distributions
+from softly.sorting.sorter import Sorter, Steepness
+
+__all__ = ["NeuralSort"]
+
+
+class NeuralSort(Sorter):
+    """NeuralSort (Grover et al., 2019): row r is ``softmax(steepness * ((2r - n - 1) x - Σⱼ |x - xⱼ|))``.
+
+    As ``steepness -> inf`` the matrix is the permutation of ``torch.sort``; at every steepness its rows sum to 1
+    and it is unimodal. At n = 2 it is the logistic swap. With ``num_samples`` it is stochastic: the mean over
+    draws of Gumbel noise on ``x``, which is the relaxed Plackett-Luce distribution over permutations.
+
+    Args:
+        steepness: Inverse temperature, > 0, or "auto".
+        num_samples: Number of draws, or None for the deterministic operator.
+        scale: Scale of the noise, > 0.
+        generator: Source of the noise, on the device of the inputs.
+
+    Example:
+        >>> softly.NeuralSort(steepness=1.0).permutation(torch.tensor([1.0, 0.0]))
+        tensor([[0.2689, 0.7311],
+                [0.7311, 0.2689]])
+    """
+
+    def __init__(
+        self,
+        *,
+        steepness: Steepness = 10.0,
+        num_samples: int | None = None,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(steepness=steepness)
+        if num_samples is not None and num_samples < 1:
+            raise ValueError(f"softly.NeuralSort: num_samples must be >= 1 or None, got {num_samples}.")
+        if not scale > 0:
+            raise ValueError(f"softly.NeuralSort: scale must be positive, got {scale}.")
+        self.num_samples = num_samples
+        self.scale = scale
+        self.generator = generator
+
+    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+        return self._ranked(x, steepness, 1, x.shape[-1])
+
+    def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
+        n = x.shape[-1]
+        return self._ranked(x, steepness, n - k + 1, n).flip(-2)
+
+    def _ranked(self, x: Tensor, steepness: float | Tensor, first: int, last: int) -> Tensor:
+        """Rows ``first`` to ``last`` of the matrix."""
+        if self.num_samples is None:
+            return _toward(x * steepness, first, last)
+        noise = distributions.get("gumbel_max").sample(
+            (self.num_samples, *x.shape), generator=self.generator, dtype=x.dtype
+        )
+        return _toward((x + self.scale * noise.to(x.device)) * steepness, first, last).mean(0)
+
+
+def _toward(x: Tensor, first: int, last: int) -> Tensor:
+    # Up to what is the same for all inputs, (2r - n - 1) x - Σⱼ |x - xⱼ| is the sum of how far x lies on the wrong
+    # side of the sorted values before and behind rank r: nothing cancels, and infinities hurt only themselves.
+    ahead = torch.sort(x, -1).values.unsqueeze(-1) - x.unsqueeze(-2)
+    below = torch.nn.functional.pad(torch.relu(ahead)[..., :-1, :].cumsum(-2), (0, 0, 1, 0))
+    above = torch.nn.functional.pad(torch.relu(-ahead).flip(-2)[..., :-1, :].cumsum(-2), (0, 0, 1, 0)).flip(-2)
+    wrong = 2.0 * (below + above) + ahead.abs()
+    return torch.softmax(-wrong[..., first - 1 : last, :], -1)

@@ -193,7 +193,12 @@ def get(name: str, n: int) -> Network:
 
 
 def names() -> tuple[str, ...]:
-    """The names that `get` knows."""
+    """The names that `get` knows.
+
+    Example:
+        >>> names()[:2]
+        ('odd_even', 'bitonic')
+    """
     return tuple(_BUILDERS)
 
 

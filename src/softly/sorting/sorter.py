@@ -107,10 +107,10 @@ class Sorter(torch.nn.Module):
             mask: Where ``x`` holds an entry, of the shape of ``x``.
 
         Example:
-            >>> softly.SoftSort(steepness=5.0).permutation(torch.tensor([3.0, 1.0, 2.0]))
-            tensor([[0.0000, 0.9933, 0.0067],
-                    [0.0066, 0.0066, 0.9867],
-                    [0.9933, 0.0000, 0.0067]])
+            >>> softly.SoftSort(steepness=2.0).permutation(torch.tensor([3.0, 1.0, 2.0]))
+            tensor([[0.0159, 0.8668, 0.1173],
+                    [0.1065, 0.1065, 0.7870],
+                    [0.8668, 0.0159, 0.1173]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "permutation")
 
@@ -174,9 +174,9 @@ class Sorter(torch.nn.Module):
             mask: Where ``x`` holds an entry, of the shape of ``x``.
 
         Example:
-            >>> softly.SoftSort(steepness=5.0).topk(torch.tensor([3.0, 1.0, 2.0]), 2)
-            tensor([[0.9933, 0.0000, 0.0067],
-                    [0.0066, 0.0066, 0.9867]])
+            >>> softly.SoftSort(steepness=2.0).topk(torch.tensor([3.0, 1.0, 2.0]), 2)
+            tensor([[0.8668, 0.0159, 0.1173],
+                    [0.1065, 0.1065, 0.7870]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "topk")
         n = rows.shape[-1]

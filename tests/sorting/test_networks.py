@@ -151,7 +151,7 @@ def test_bad_arguments_are_explained():
 
 def _segments(svg):
     """Per comparator, where it is drawn: x, and the y of its two ends."""
-    groups = [g for g in ElementTree.fromstring(svg).iter(f"{SVG}g")]
+    groups = list(ElementTree.fromstring(svg).iter(f"{SVG}g"))
     lines = [g.find(f"{SVG}line") for g in groups]
     return [(float(line.get("x1")), float(line.get("y1")), float(line.get("y2"))) for line in lines]
 

@@ -65,14 +65,17 @@ def kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
     return function(f"{name}_{_SUFFIX[dtype]}")
 
 
+def transformed(x: Tensor) -> bool:
+    """Whether ``x`` is seen by ``torch.func`` or by forward-mode differentiation, which know no kernels."""
+    if torch.compiler.is_compiling():
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return wrapped or torch.autograd.forward_ad._current_level >= 0
+
+
 def _reachable(x: Tensor) -> bool:
     """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, outside function transforms."""
-    if _module is None or x.device.type != "cpu" or x.dtype not in _SUFFIX:
-        return False
-    if torch.compiler.is_compiling():
-        return True
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return not wrapped and torch.autograd.forward_ad._current_level < 0
+    return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
 
 
 def operator(

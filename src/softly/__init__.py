@@ -15,11 +15,12 @@ from softly.minmax import (
     minimum,
     swap,
 )
-from softly.sorting import NeuralSort, SoftSort
+from softly.sorting import FastSort, NeuralSort, SoftSort
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FastSort",
     "NeuralSort",
     "SoftSort",
     "Swap",

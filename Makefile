@@ -61,16 +61,17 @@ wheel: $(VENV)/.installed  ## build the wheel, install it into an empty environm
 	@cd build && wheel-venv/bin/python -I ../scripts/smoke-test
 
 # The sanitizers' runtime has to be loaded before Python. The environment sees the packages of .venv through a
-# .pth file, which unlike a second installation takes no time, and does not run .venv's editable hook.
+# .pth file, which unlike a second installation takes no time, and does not run .venv's editable hook. pytest must
+# not capture file descriptors, since a report goes to one before the process ends.
 asan: $(VENV)/.installed  ## run the tests of the kernels under the address and undefined behaviour sanitizers
 	@echo "== building with sanitizers"
 	@test -d build/asan-venv || $(PYTHON) -m venv build/asan-venv
 	@realpath $(VENV)/lib/python*/site-packages > "$$(echo build/asan-venv/lib/python*/site-packages)/deps.pth"
 	@build/asan-venv/bin/python -m pip $(INSTALL) --no-deps --no-build-isolation --force-reinstall \
-	  -C build-dir=build/asan -C cmake.define.SOFTLY_SANITIZE=ON .
+	  -C build-dir=build/asan -C install.strip=false -C cmake.define.SOFTLY_SANITIZE=ON .
 	@echo "== tests under sanitizers"
 	@LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 build/asan-venv/bin/python -m pytest -q -m native tests
+	  ASAN_OPTIONS=detect_leaks=0 build/asan-venv/bin/python -m pytest -q --capture=sys -m native tests
 
 system-packages:  ## install the Debian packages that some tests use, where that is possible
 	@scripts/debian-packages

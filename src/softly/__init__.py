@@ -15,7 +15,7 @@ from softly.minmax import (
     minimum,
     swap,
 )
-from softly.sorting import FastSort, NeuralSort, SoftSort
+from softly.sorting import FastSort, NeuralSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ __all__ = [
     "FastSort",
     "NeuralSort",
     "SoftSort",
+    "SortingNetwork",
     "Swap",
     "argmax",
     "argmin",
@@ -36,7 +37,11 @@ __all__ = [
     "min",
     "minimum",
     "native",
+    "permutation",
+    "rank",
+    "sort",
     "sorting",
     "swap",
     "tnorms",
+    "topk",
 ]

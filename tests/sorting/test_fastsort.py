@@ -63,11 +63,13 @@ def test_l2_is_the_nearest_point_of_the_permutahedron():
     x, steepness, n = inputs(4, seed=1), 0.8, 4
     subsets = np.array([[int(b) for b in f"{i:04b}"] for i in range(1, 2**n)])
     largest = np.array([sum(range(n, n - int(s.sum()), -1)) for s in subsets])
-    lower = np.where(subsets.sum(1) == n, largest, -np.inf)
     found = scipy.optimize.minimize(
         lambda y: ((y - steepness * x.numpy()) ** 2).sum(),
         np.full(n, (n + 1) / 2),
-        constraints=scipy.optimize.LinearConstraint(subsets, lower, largest),
+        constraints=[
+            scipy.optimize.LinearConstraint(subsets[:-1], -np.inf, largest[:-1]),
+            scipy.optimize.LinearConstraint(subsets[-1:], largest[-1:], largest[-1:]),
+        ],
         method="SLSQP",
         options={"ftol": 1e-14},
     ).x

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import matplotlib
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
 
 from softly_lab.tour.page import Section, render
 from softly_lab.tour.plots import STYLE
@@ -30,7 +31,15 @@ STOPS = (
     Stop("Distributions", "distributions"),
     Stop("T-conorms", "tconorms"),
     Stop("The relaxed minimum", "minimum"),
+    Stop("Sorting", "sorting"),
 )
+
+
+class Seconds(ProgressColumn):
+    """How long a stop has taken so far; nothing before it begins."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.elapsed is None else f"{task.elapsed:.1f} s", style="dim")
 
 
 def run(out: Path, *, stops: tuple[Stop, ...] = STOPS, console: Console | None = None) -> bool:
@@ -44,7 +53,7 @@ def run(out: Path, *, stops: tuple[Stop, ...] = STOPS, console: Console | None =
     console = console or Console()
     started = time.perf_counter()
     sections = []
-    columns = (SpinnerColumn(finished_text=" "), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(finished_text=" "), TextColumn("{task.description}"), Seconds())
     with Progress(*columns, console=console) as progress:
         tasks = [progress.add_task(f"[dim]{stop.title}", start=False, total=1) for stop in stops]
         for stop, task in zip(stops, tasks, strict=True):

@@ -10,6 +10,7 @@
 
 #include "distributions.h"
 #include "isa.h"
+#include "isotonic.h"
 #include "sorting_network.h"
 #include "tnorms.h"
 
@@ -63,6 +64,11 @@ NB_MODULE(_native, m) {
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));
     define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));
     define(m, "hamacher_backward_f64", SOFTLY_SELECT(hamacher_backward<double>));
+
+    define(m, "permutahedron_f32", SOFTLY_SELECT(permutahedron<float>));
+    define(m, "permutahedron_f64", SOFTLY_SELECT(permutahedron<double>));
+    define(m, "permutahedron_backward_f32", SOFTLY_SELECT(permutahedron_backward<float>));
+    define(m, "permutahedron_backward_f64", SOFTLY_SELECT(permutahedron_backward<double>));
 
     // In the order of their numbers.
     m.def("distributions", [] {

@@ -35,6 +35,7 @@ class Row:
         shortest: The least length of the last dimension.
         tolerance: Of the limit.
         native_op: Name of the operator in ``torch.ops.softly`` behind it, and its constants.
+        native_input: What that operator is given for the first tensor.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Row:
     shortest: int = 1
     tolerance: float = 1e-5
     native_op: tuple[str, tuple[Any, ...]] | None = None
+    native_input: Callable[[Tensor], Tensor] = torch.clone
 
     def __call__(self, *tensors: Tensor, **hyper: Any) -> Tensor:
         return self.function(*tensors, **{**self.hyper, **hyper})
@@ -191,13 +193,14 @@ def check_native(row: Row, monkeypatch: Any) -> None:
                     patch.setattr(native, "_module", module)
                     value = row(*tensors)
                     weights = torch.linspace(-1, 1, value.numel(), dtype=dtype).view_as(value)
-                    gradient = torch.autograd.grad(value, tensors, weights, create_graph=True)
+                    # The sine gives a second derivative to an operator that is linear.
+                    gradient = torch.autograd.grad(value.sin(), tensors, weights, create_graph=True)
                     plain = torch.autograd.grad(row(*tensors), tensors, weights)
                     second = torch.autograd.grad(sum((g**2).sum() for g in gradient), tensors)
                     results.append((value, *plain, *gradient, *second))
             torch.testing.assert_close(results[0], results[1], atol=tolerance, rtol=tolerance)
     operator = getattr(torch.ops.softly, name)
-    torch.library.opcheck(operator, (row.inputs(3)[0].requires_grad_(), *constants))
+    torch.library.opcheck(operator, (row.native_input(row.inputs(3)[0]).requires_grad_(), *constants))
 
 
 def _boolean(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -360,4 +363,26 @@ SORTING = [
     *_sorter_rows("SoftSort", softly.SoftSort, {"steepness": 3.0}, {"steepness": 5.0}),
 ]
 
-ROWS = [*CORE, *SORTING]
+
+def _fastsort_row(method: str, regularization: str) -> Row:
+    def apply(x: Tensor, *, dim: int = -1, regularization: str, steepness: float) -> Tensor:
+        sorter = softly.FastSort(regularization=regularization, steepness=steepness)
+        return getattr(sorter, method)(x, dim=dim)
+
+    # Where some neighbours are pooled and some are not.
+    return Row(
+        f"FastSort.{method}[{regularization}]",
+        apply,
+        {"sort": lambda x: x.sort(-1).values, "rank": lambda x: x.argsort(-1).argsort(-1) + 1}[method],
+        {"steepness": 1e3},
+        hyper={"regularization": regularization, "steepness": 0.8},
+        other={"regularization": {"l2": "kl", "kl": "l2"}[regularization], "steepness": 0.6},
+        takes_dim=True,
+        native_op=("permutahedron", (regularization == "kl",)),
+        native_input=lambda x: torch.stack((x, x.flip(-1).exp()), -2),
+    )
+
+
+FASTSORT = [_fastsort_row(method, name) for method in ("sort", "rank") for name in ("l2", "kl")]
+
+ROWS = [*CORE, *SORTING, *FASTSORT]

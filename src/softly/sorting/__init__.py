@@ -2,6 +2,7 @@
 
 from softly.sorting import metrics, networks
 from softly.sorting.annealing import Annealer
+from softly.sorting.fastsort import FastSort
 from softly.sorting.functional import permutation, rank, sort, topk
 from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
 from softly.sorting.network_sort import SortingNetwork
@@ -11,6 +12,7 @@ from softly.sorting.sorter import Sorter
 
 __all__ = [
     "Annealer",
+    "FastSort",
     "NeuralSort",
     "SoftSort",
     "Sorter",

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from softly.distributions import Distribution
 from softly.sorting import networks
+from softly.sorting.fastsort import FastSort
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
 from softly.sorting.softsort import SoftSort
@@ -13,7 +14,7 @@ from softly.sorting.sorter import Sorter, Steepness
 
 __all__ = ["permutation", "rank", "sort", "topk"]
 
-_SORTERS: dict[str, type[Sorter]] = {"neuralsort": NeuralSort, "softsort": SoftSort}
+_SORTERS: dict[str, type[Sorter]] = {"fastsort": FastSort, "neuralsort": NeuralSort, "softsort": SoftSort}
 
 
 def get_sorter(
@@ -53,7 +54,7 @@ def sort(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is sorted.
         descending: From the largest.
@@ -85,7 +86,7 @@ def permutation(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is sorted.
         descending: From the largest.
@@ -118,7 +119,7 @@ def rank(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is ranked.
         descending: Rank 1 is the largest.
@@ -151,7 +152,7 @@ def topk(
         x: (..., n, ...) Values.
         k: How many, in [1, n].
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is searched.
         lengths, mask: Which entries there are, in lists of unequal length.

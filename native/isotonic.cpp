@@ -4,18 +4,23 @@
 //     L2:  v = mean_B z - mean_B w     d out_i = dz_i - mean_B dz + mean_B dw
 //     KL:  v = lse_B z - lse_B w       d out_i = dz_i - sum_B softmax_B(z) dz + sum_B softmax_B(w) dw
 //
-// so that out is w itself on a block of one. Sums are in double and relative to the block's own entries: a large
-// z or steepness costs no digits.
+// so that out is w itself on a block of one. A block's v is a ratio: of the sum of z - w to its length, or (in the
+// exponential) of the sums of exp(z) and exp(w), so that pooling is adding. All is in double and out relative to
+// entries of z: a large z or steepness costs no digits.
 #include "isotonic.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "parallel.h"
+#include "scratch.h"
+#include "simd.h"
 
 namespace softly::SOFTLY_ISA {
 namespace {
+
+// So many entries are worth waking a thread for.
+constexpr int64_t kGrain = 2048;
 
 template <typename T>
 struct Item;
@@ -43,35 +48,43 @@ inline auto sortable(T x) {
     return key >> sign ? static_cast<Key>(~key) : static_cast<Key>(key | Key(1) << sign);
 }
 
-// A block of v: entries begin .. begin + count, and for KL the sums of exp(z - top_z) and exp(w - top_w).
+// Entries begin .. the next block's begin of v, which is numerator / denominator there.
 struct Block {
-    double level;          // v on the block; for L2 the sum of z - w over it
-    double top_z, top_w;   // the largest entries, which are the last
-    double sum_z, sum_w;
-    int32_t begin, count;
+    double numerator, denominator;
+    int64_t begin;
+};
+
+// A block of KL where exp overflows: v is level, and sums are those of exp(z - top_z) and exp(w - top_w).
+struct WideBlock {
+    double top_z, top_w, sum_z, sum_w, level;
+    int64_t begin;
 };
 
 // What one thread needs for a row of n.
 template <typename T>
-struct Scratch {
-    double* z;
-    double* w;
+struct Workspace {
+    double *z, *w, *numerators, *denominators;
+    WideBlock* wide;
     Block* blocks;
-    Item<T>* items;
-    Item<T>* other;
+    Item<T>*items, *other;
 
-    explicit Scratch(int64_t n) {
-        const size_t count = static_cast<size_t>(n);
-        blocks = static_cast<Block*>(std::malloc(count * (sizeof(Block) + 2 * sizeof(double) + 2 * sizeof(Item<T>))));
-        if (blocks == nullptr) std::abort();  // some 100 bytes an entry are nothing beside the row's tensors
-        z = reinterpret_cast<double*>(blocks + n);
-        w = z + n;
-        items = reinterpret_cast<Item<T>*>(w + n);
-        other = items + n;
+    // Rounded up, so that vectors may run over the end.
+    static int64_t padded(int64_t n) { return (n + 7) / 8 * 8; }
+    static size_t bytes(int64_t n) {
+        return padded(n) * (4 * sizeof(double) + sizeof(WideBlock) + sizeof(Block) + 2 * sizeof(Item<T>));
     }
-    ~Scratch() { std::free(blocks); }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
+
+    Workspace(void* memory, int64_t n) {
+        const int64_t m = padded(n);
+        z = static_cast<double*>(memory);
+        w = z + m;
+        numerators = w + m;
+        denominators = numerators + m;
+        wide = reinterpret_cast<WideBlock*>(denominators + m);
+        blocks = reinterpret_cast<Block*>(wide + m);
+        items = reinterpret_cast<Item<T>*>(blocks + m);
+        other = items + m;
+    }
 
     // The stable ascending order of x.
     void argsort(const T* x, int32_t* order, int64_t n) {
@@ -118,49 +131,58 @@ private:
     }
 };
 
-// Pools the entries of `next` into `block`, which lies directly before it.
-inline void pool(Block& block, const Block& next, bool kl) {
-    if (kl) {
-        block.sum_z = next.sum_z + block.sum_z * std::exp(block.top_z - next.top_z);
-        block.sum_w = next.sum_w + block.sum_w * std::exp(block.top_w - next.top_w);
-        block.top_z = next.top_z;
-        block.top_w = next.top_w;
-        block.level = (block.top_z - block.top_w) + std::log(block.sum_z / block.sum_w);
-    } else {
-        block.level += next.level;
-    }
-    block.count += next.count;
+// out[i] = exp(x[i] - top), for x that is padded.
+inline void exponentials(const double* x, double top, double* out, int64_t n) {
+    using S = Simd<double>;
+    for (int64_t i = 0; i < n; i += S::width) S::store(out + i, S::exp(S::load(x + i) - top));
 }
 
-// Pools adjacent violators; returns how many blocks are left. Equal levels are pooled too.
-inline int64_t pool_violators(const double* z, const double* w, Block* blocks, int64_t n, bool kl) {
-    int64_t top = -1;
+// Both pools keep a stack of blocks: a new entry takes in the blocks before it whose v is no less than its own. They
+// return how many blocks are left.
+int64_t pool(const double* numerators, const double* denominators, Block* blocks, int64_t n) {
+    int64_t count = 0;
     for (int64_t i = 0; i < n; ++i) {
-        Block next{z[i] - w[i], z[i], w[i], 1.0, 1.0, static_cast<int32_t>(i), 1};
-        while (top >= 0) {
-            Block& last = blocks[top];
-            const bool violated = kl ? last.level >= next.level : last.level * next.count >= next.level * last.count;
-            if (!violated) break;
-            pool(last, next, kl);
-            next = last;
-            --top;
+        Block next{numerators[i], denominators[i], i};
+        for (; count > 0; --count) {
+            const Block& last = blocks[count - 1];
+            if (last.numerator * next.denominator < next.numerator * last.denominator) break;
+            next = {last.numerator + next.numerator, last.denominator + next.denominator, last.begin};
         }
-        blocks[++top] = next;
+        blocks[count++] = next;
     }
-    return top + 1;
+    return count;
+}
+
+int64_t pool_wide(const double* z, const double* w, WideBlock* blocks, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        WideBlock next{z[i], w[i], 1.0, 1.0, z[i] - w[i], i};
+        for (; count > 0; --count) {
+            const WideBlock& last = blocks[count - 1];
+            if (last.level < next.level) break;
+            next.sum_z += last.sum_z * std::exp(last.top_z - next.top_z);
+            next.sum_w += last.sum_w * std::exp(last.top_w - next.top_w);
+            next.level = (next.top_z - next.top_w) + std::log(next.sum_z / next.sum_w);
+            next.begin = last.begin;
+        }
+        blocks[count++] = next;
+    }
+    return count;
 }
 
 template <typename T>
-void project(const T* pair, T* out, int32_t* kept, int64_t n, bool kl, Scratch<T>& scratch) {
+void project(const T* pair, T* out, int32_t* kept, int64_t n, bool kl, Workspace<T>& space) {
     int32_t *order_z = kept, *order_w = kept + n, *lengths = kept + 2 * n;
-    double *z = scratch.z, *w = scratch.w;
-    scratch.argsort(pair, order_z, n);
-    scratch.argsort(pair + n, order_w, n);
+    double *z = space.z, *w = space.w;
+    space.argsort(pair, order_z, n);
+    space.argsort(pair + n, order_w, n);
     double check = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         z[i] = pair[order_z[i]];
         w[i] = pair[n + order_w[i]];
-        check += z[i] - w[i];
+        space.numerators[i] = z[i] - w[i];
+        space.denominators[i] = 1.0;
+        check += space.numerators[i];
         lengths[i] = 0;
     }
     if (check != check) {  // one NaN makes the whole row unknown
@@ -168,38 +190,56 @@ void project(const T* pair, T* out, int32_t* kept, int64_t n, bool kl, Scratch<T
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(check);
         return;
     }
-    const int64_t count = pool_violators(z, w, scratch.blocks, n, kl);
-    for (int64_t b = 0; b < count; ++b) {
-        const Block& block = scratch.blocks[b];
-        const int32_t begin = block.begin, end = begin + block.count;
-        lengths[begin] = block.count;
-        if (block.count == 1) {
-            out[order_z[begin]] = static_cast<T>(w[begin]);
-            continue;
-        }
-        double shift = 0.0;
+    const double top_z = z[n - 1], top_w = w[n - 1];
+    // Products of two exponentials are compared: they must not underflow.
+    const bool wide = kl && !(top_z - z[0] < 300.0 && top_w - w[0] < 300.0);
+    int64_t count;
+    if (wide) {
+        count = pool_wide(z, w, space.wide, n);
+    } else {
         if (kl) {
-            shift = block.top_w + std::log(block.sum_w / block.sum_z);
-        } else {
-            for (int32_t i = begin; i < end; ++i) shift += w[i] - (z[i] - block.top_z);
-            shift /= block.count;
+            for (int64_t i = n; i < Workspace<T>::padded(n); ++i) z[i] = w[i] = 0.0;
+            exponentials(z, top_z, space.numerators, n);
+            exponentials(w, top_w, space.denominators, n);
         }
-        for (int32_t i = begin; i < end; ++i) out[order_z[i]] = static_cast<T>((z[i] - block.top_z) + shift);
+        count = pool(space.numerators, space.denominators, space.blocks, n);
+    }
+    int64_t end = n;
+    for (int64_t b = count - 1; b >= 0; --b) {
+        const int64_t begin = wide ? space.wide[b].begin : space.blocks[b].begin;
+        lengths[begin] = static_cast<int32_t>(end - begin);
+        // out = (z - base) + level
+        double base = z[end - 1], level = 0.0;
+        if (end - begin == 1) {
+            level = w[begin];
+        } else if (wide) {
+            level = space.wide[b].top_w + std::log(space.wide[b].sum_w / space.wide[b].sum_z);
+        } else if (kl) {
+            base = top_z;
+            level = top_w + std::log(space.blocks[b].denominator / space.blocks[b].numerator);
+        } else {
+            for (int64_t i = begin; i < end; ++i) level += w[i] - (z[i] - base);
+            level /= end - begin;
+        }
+        for (int64_t i = begin; i < end; ++i) out[order_z[i]] = static_cast<T>((z[i] - base) + level);
+        end = begin;
     }
 }
 
-// share[i] = softmax over the block of x, times total.
+// result[i] = total * softmax(x[order])[i], for x[order] in ascending order.
 template <typename T>
-inline void share(const T* x, const int32_t* order, int32_t count, double total, double* result) {
+void share(const T* x, const int32_t* order, int64_t count, double total, double* result) {
+    for (int64_t i = 0; i < count; ++i) result[i] = x[order[i]];
+    for (int64_t i = count; i < Workspace<T>::padded(count); ++i) result[i] = 0.0;
+    exponentials(result, result[count - 1], result, count);
     double sum = 0.0;
-    const double top = x[order[count - 1]];
-    for (int32_t i = 0; i < count; ++i) sum += result[i] = std::exp(x[order[i]] - top);
-    for (int32_t i = 0; i < count; ++i) result[i] *= total / sum;
+    for (int64_t i = 0; i < count; ++i) sum += result[i];
+    for (int64_t i = 0; i < count; ++i) result[i] *= total / sum;
 }
 
 template <typename T>
 void differentiate(const T* pair, const T* grad, const int32_t* kept, T* grad_pair, int64_t n, bool kl,
-                   Scratch<T>& scratch) {
+                   Workspace<T>& space) {
     for (int64_t begin = 0, count; begin < n; begin += count) {
         const int32_t *order_z = kept + begin, *order_w = order_z + n;
         count = kept[2 * n + begin];
@@ -210,10 +250,10 @@ void differentiate(const T* pair, const T* grad, const int32_t* kept, T* grad_pa
         }
         double total = 0.0;
         for (int64_t i = 0; i < count; ++i) total += grad[order_z[i]];
-        double *z = scratch.z, *w = scratch.w;
+        double *z = space.z, *w = space.w;
         if (kl) {
-            share(pair, order_z, static_cast<int32_t>(count), total, z);
-            share(pair + n, order_w, static_cast<int32_t>(count), total, w);
+            share(pair, order_z, count, total, z);
+            share(pair + n, order_w, count, total, w);
         } else {
             for (int64_t i = 0; i < count; ++i) z[i] = w[i] = total / count;
         }
@@ -224,34 +264,40 @@ void differentiate(const T* pair, const T* grad, const int32_t* kept, T* grad_pa
     }
 }
 
-// So many entries are worth waking a thread for.
-constexpr int64_t kGrain = 2048;
+// Calls body(row, workspace) for every row; false where there was no memory.
+template <typename T, typename Body>
+bool for_rows(int64_t rows, int64_t n, int threads, Body&& body) {
+    bool enough = true;
+    parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
+        void* memory = scratch(Workspace<T>::bytes(n));
+        if (memory == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        Workspace<T> space(memory, n);
+        for (int64_t r = begin; r < end; ++r) body(r, space);
+    });
+    return enough;
+}
 
 }  // namespace
 
 template <typename T>
-void permutahedron(const T* pairs, T* out, int32_t* kept, int64_t rows, int64_t n, bool kl, int threads) {
-    parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
-        Scratch<T> scratch(n);
-        for (int64_t r = begin; r < end; ++r) project(pairs + 2 * r * n, out + r * n, kept + 3 * r * n, n, kl, scratch);
+bool permutahedron(const T* pairs, T* out, int32_t* kept, int64_t rows, int64_t n, bool kl, int threads) {
+    return for_rows<T>(rows, n, threads, [&](int64_t r, Workspace<T>& space) {
+        project(pairs + 2 * r * n, out + r * n, kept + 3 * r * n, n, kl, space);
     });
 }
 
 template <typename T>
-void permutahedron_backward(const T* pairs, const T* grad_out, const int32_t* kept, T* grad_pairs, int64_t rows,
+bool permutahedron_backward(const T* pairs, const T* grad_out, const int32_t* kept, T* grad_pairs, int64_t rows,
                             int64_t n, bool kl, int threads) {
-    parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
-        Scratch<T> scratch(n);
-        for (int64_t r = begin; r < end; ++r) {
-            differentiate(pairs + 2 * r * n, grad_out + r * n, kept + 3 * r * n, grad_pairs + 2 * r * n, n, kl, scratch);
-        }
+    return for_rows<T>(rows, n, threads, [&](int64_t r, Workspace<T>& space) {
+        differentiate(pairs + 2 * r * n, grad_out + r * n, kept + 3 * r * n, grad_pairs + 2 * r * n, n, kl, space);
     });
 }
 
-template void permutahedron(const float*, float*, int32_t*, int64_t, int64_t, bool, int);
-template void permutahedron(const double*, double*, int32_t*, int64_t, int64_t, bool, int);
-template void permutahedron_backward(const float*, const float*, const int32_t*, float*, int64_t, int64_t, bool, int);
-template void permutahedron_backward(const double*, const double*, const int32_t*, double*, int64_t, int64_t, bool,
+template bool permutahedron(const float*, float*, int32_t*, int64_t, int64_t, bool, int);
+template bool permutahedron(const double*, double*, int32_t*, int64_t, int64_t, bool, int);
+template bool permutahedron_backward(const float*, const float*, const int32_t*, float*, int64_t, int64_t, bool, int);
+template bool permutahedron_backward(const double*, const double*, const int32_t*, double*, int64_t, int64_t, bool,
                                      int);
 
 }  // namespace softly::SOFTLY_ISA

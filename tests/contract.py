@@ -386,4 +386,6 @@ def _fastsort_row(method: str, regularization: str) -> Row:
 
 FASTSORT = [_fastsort_row(method, name) for method in ("sort", "rank") for name in ("l2", "kl")]
 
-ROWS = [*CORE, *SORTING, *FASTSORT]
+SINKHORN = _sorter_rows("SinkhornSort", softly.SinkhornSort, {"steepness": 0.7}, {"steepness": 1.5})
+
+ROWS = [*CORE, *SORTING, *FASTSORT, *SINKHORN]

@@ -15,13 +15,14 @@ from softly.minmax import (
     minimum,
     swap,
 )
-from softly.sorting import FastSort, NeuralSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
+from softly.sorting import FastSort, NeuralSort, SinkhornSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
 
 __version__ = "0.1.0"
 
 __all__ = [
     "FastSort",
     "NeuralSort",
+    "SinkhornSort",
     "SoftSort",
     "SortingNetwork",
     "Swap",

@@ -112,13 +112,12 @@ def _permutahedron_reference(pairs: Tensor, kl: bool) -> Tensor:
     return torch.zeros_like(result).scatter(-1, order, torch.where(unknown, torch.nan, result))
 
 
-def _permutahedron_forward(pairs: Tensor, kl: bool) -> tuple[Tensor, Tensor]:
+def _call(name: str, pairs: Tensor, *others: Tensor, kl: bool) -> None:
     n = pairs.shape[-1]
-    out, kept = _permutahedron_shape(pairs, kl)
-    native.kernel("permutahedron", pairs.dtype)(
-        pairs.data_ptr(), out.data_ptr(), kept.data_ptr(), out.numel() // n, n, kl, torch.get_num_threads()
-    )
-    return out, kept
+    pointers = [t.data_ptr() for t in (pairs, *others)]
+    kernel = native.kernel(name, pairs.dtype)
+    if not kernel(*pointers, pairs.numel() // (2 * n), n, kl, torch.get_num_threads()):
+        raise MemoryError(f"softly.FastSort: no memory for the scratch space of {name}.")
 
 
 def _permutahedron_shape(pairs: Tensor, kl: bool) -> tuple[Tensor, Tensor]:
@@ -126,18 +125,15 @@ def _permutahedron_shape(pairs: Tensor, kl: bool) -> tuple[Tensor, Tensor]:
     return pairs.new_empty(*batch, n), pairs.new_empty(*batch, 3, n, dtype=torch.int32)
 
 
+def _permutahedron_forward(pairs: Tensor, kl: bool) -> tuple[Tensor, Tensor]:
+    out, kept = _permutahedron_shape(pairs, kl)
+    _call("permutahedron", pairs, out, kept, kl=kl)
+    return out, kept
+
+
 def _permutahedron_backward(grad: Tensor, pairs: Tensor, kept: Tensor, kl: bool) -> Tensor:
-    grad_pairs, n = torch.empty_like(pairs), pairs.shape[-1]
-    native.kernel("permutahedron_backward", pairs.dtype)(
-        pairs.data_ptr(),
-        grad.data_ptr(),
-        kept.data_ptr(),
-        grad_pairs.data_ptr(),
-        grad.numel() // n,
-        n,
-        kl,
-        torch.get_num_threads(),
-    )
+    grad_pairs = torch.empty_like(pairs)
+    _call("permutahedron_backward", pairs, grad, kept, grad_pairs, kl=kl)
     return grad_pairs
 
 

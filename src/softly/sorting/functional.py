@@ -9,12 +9,18 @@ from softly.sorting import networks
 from softly.sorting.fastsort import FastSort
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.sinkhorn import SinkhornSort
 from softly.sorting.softsort import SoftSort
 from softly.sorting.sorter import Sorter, Steepness
 
 __all__ = ["permutation", "rank", "sort", "topk"]
 
-_SORTERS: dict[str, type[Sorter]] = {"fastsort": FastSort, "neuralsort": NeuralSort, "softsort": SoftSort}
+_SORTERS: dict[str, type[Sorter]] = {
+    "fastsort": FastSort,
+    "neuralsort": NeuralSort,
+    "sinkhornsort": SinkhornSort,
+    "softsort": SoftSort,
+}
 
 
 def get_sorter(

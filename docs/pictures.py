@@ -23,7 +23,7 @@ svg { color: #1c2430; --line: #d5dae1; background: #ffffff; }
 </style>"""
 
 
-def standalone(figure: Figure, name: str) -> str:
+def standalone(figure: Figure | str, name: str) -> str:
     """The figure as an SVG file that is readable on a light and on a dark screen."""
     start, tag, rest = svg(figure, name).partition("<metadata>")
     return start + COLOURS + tag + rest

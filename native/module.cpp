@@ -8,7 +8,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include "distributions.h"
 #include "isa.h"
+#include "sorting_network.h"
 #include "tnorms.h"
 
 namespace nb = nanobind;
@@ -61,4 +63,30 @@ NB_MODULE(_native, m) {
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));
     define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));
     define(m, "hamacher_backward_f64", SOFTLY_SELECT(hamacher_backward<double>));
+
+    // In the order of their numbers.
+    m.def("distributions", [] {
+        nb::list names;
+        for (const char* name : softly::distribution_names) names.append(name);
+        return nb::tuple(names);
+    });
+    define(m, "sorting_plan", +[](std::int64_t n, const std::int32_t* wires, const std::int32_t* offsets,
+                                  std::int64_t depth, const std::int32_t* output, std::int64_t outputs) {
+        return reinterpret_cast<std::uintptr_t>(
+            softly::create_sorting_plan(n, wires, offsets, depth, output, outputs));
+    });
+    define(m, "sorting_plan_size", +[](const softly::SortingPlan* plan) { return plan->size; });
+    define(m, "sorting_plan_destroy", &softly::destroy_sorting_plan);
+    define(m, "network_values_f32", SOFTLY_SELECT(network_values<float>));
+    define(m, "network_values_f64", SOFTLY_SELECT(network_values<double>));
+    define(m, "network_values_backward_f32", SOFTLY_SELECT(network_values_backward<float>));
+    define(m, "network_values_backward_f64", SOFTLY_SELECT(network_values_backward<double>));
+    define(m, "network_matrix_f32", SOFTLY_SELECT(network_matrix<float>));
+    define(m, "network_matrix_f64", SOFTLY_SELECT(network_matrix<double>));
+    define(m, "network_matrix_backward_f32", SOFTLY_SELECT(network_matrix_backward<float>));
+    define(m, "network_matrix_backward_f64", SOFTLY_SELECT(network_matrix_backward<double>));
+    define(m, "network_rows_f32", SOFTLY_SELECT(network_rows<float>));
+    define(m, "network_rows_f64", SOFTLY_SELECT(network_rows<double>));
+    define(m, "network_rows_backward_f32", SOFTLY_SELECT(network_rows_backward<float>));
+    define(m, "network_rows_backward_f64", SOFTLY_SELECT(network_rows_backward<double>));
 }

@@ -32,6 +32,7 @@ class Row:
         unit: Whether entries are probabilities; the limit is then taken at 0 and 1.
         twice: Whether second derivatives exist where the checks look.
         takes_dim: Whether there is a ``dim``, that of the last dimension by default.
+        shortest: The least length of the last dimension.
         tolerance: Of the limit.
         native_op: Name of the operator in ``torch.ops.softly`` behind it, and its constants.
     """
@@ -46,6 +47,7 @@ class Row:
     unit: bool = False
     twice: bool = True
     takes_dim: bool = False
+    shortest: int = 1
     tolerance: float = 1e-5
     native_op: tuple[str, tuple[Any, ...]] | None = None
 
@@ -125,7 +127,7 @@ def check_finite(row: Row) -> None:
         cases.append([1e4 * t for t in row.inputs(2)])
         cases.append([torch.sign(t) * 1e4 for t in row.inputs(2)])
     if row.shapes[0]:
-        cases.append(row.inputs(2, length=1))
+        cases.append(row.inputs(2, length=row.shortest))
     for dtype in (torch.float32, torch.float64):
         for case in cases:
             tensors = [t.to(dtype).requires_grad_() for t in case]
@@ -294,4 +296,68 @@ CORE = [
     ),
 ]
 
-ROWS = CORE
+
+def _order(x: Tensor) -> Tensor:
+    """The hard permutation matrix P[rank, input]."""
+    return torch.nn.functional.one_hot(x.argsort(-1), x.shape[-1])
+
+
+def _sorter_rows(
+    name: str, make: Callable[..., Any], hyper: dict[str, Any], other: dict[str, Any], **options: Any
+) -> list[Row]:
+    """The four methods of a sorter."""
+    limits = {
+        "sort": lambda x: x.sort(-1).values,
+        "permutation": _order,
+        "rank": lambda x: x.argsort(-1).argsort(-1) + 1,
+        "topk": lambda x: _order(x).flip(-2)[..., :2, :],
+    }
+
+    def function(method: str) -> Callable[..., Tensor]:
+        def run(x: Tensor, *, dim: int = -1, **chosen: Any) -> Tensor:
+            arguments = (2,) if method == "topk" else ()
+            return getattr(make(**chosen), method)(x, *arguments, dim=dim)
+
+        return run
+
+    codes = options.pop("native_codes", None)
+    native_ops = {
+        "sort": ("network_values", codes),
+        "permutation": ("network_matrix", codes),
+        "rank": None,
+        "topk": ("network_rows", (*codes, 2, None)) if codes else None,
+    }
+    return [
+        Row(
+            f"{name}.{method}",
+            function(method),
+            limit,
+            {"steepness": 1e8},
+            hyper=hyper,
+            other=other,
+            takes_dim=method in ("sort", "rank"),
+            shortest=2 if method == "topk" else 1,
+            native_op=native_ops[method] if codes else None,
+            **options,
+        )
+        for method, limit in limits.items()
+    ]
+
+
+SORTING = [
+    *(
+        row
+        for network in ("bitonic", "odd_even")
+        for row in _sorter_rows(
+            network,
+            lambda network=network, **hyper: softly.SortingNetwork(network, **hyper),
+            {"distribution": "cauchy", "steepness": 3.0},
+            {"distribution": "logistic", "steepness": 5.0},
+            native_codes=(f"{network} 5", 8, -1.0),
+        )
+    ),
+    *_sorter_rows("NeuralSort", softly.NeuralSort, {"steepness": 1.0}, {"steepness": 2.0}),
+    *_sorter_rows("SoftSort", softly.SoftSort, {"steepness": 3.0}, {"steepness": 5.0}),
+]
+
+ROWS = [*CORE, *SORTING]

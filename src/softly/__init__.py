@@ -15,13 +15,14 @@ from softly.minmax import (
     minimum,
     swap,
 )
-from softly.sorting import NeuralSort, SoftSort
+from softly.sorting import NeuralSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
 
 __version__ = "0.1.0"
 
 __all__ = [
     "NeuralSort",
     "SoftSort",
+    "SortingNetwork",
     "Swap",
     "argmax",
     "argmin",
@@ -35,7 +36,11 @@ __all__ = [
     "min",
     "minimum",
     "native",
+    "permutation",
+    "rank",
+    "sort",
     "sorting",
     "swap",
     "tnorms",
+    "topk",
 ]

@@ -55,19 +55,27 @@ def isa() -> str | None:
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
+def function(name: str) -> Callable[..., Any]:
+    """The compiled function ``name``."""
+    return getattr(_module, name)
+
+
 def kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
     """The compiled function ``name`` for ``dtype``."""
-    return getattr(_module, f"{name}_{_SUFFIX[dtype]}")
+    return function(f"{name}_{_SUFFIX[dtype]}")
+
+
+def transformed(x: Tensor) -> bool:
+    """Whether ``x`` is seen by ``torch.func`` or by forward-mode differentiation, which know no kernels."""
+    if torch.compiler.is_compiling():
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return wrapped or torch.autograd.forward_ad._current_level >= 0
 
 
 def _reachable(x: Tensor) -> bool:
     """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, outside function transforms."""
-    if _module is None or x.device.type != "cpu" or x.dtype not in _SUFFIX:
-        return False
-    if torch.compiler.is_compiling():
-        return True
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return not wrapped and torch.autograd.forward_ad._current_level < 0
+    return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
 
 
 def operator(
@@ -113,11 +121,10 @@ def operator(
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
-    def function(x: Tensor, *constants: Any) -> Tensor:
+    def apply(x: Tensor, *constants: Any) -> Tensor:
         if not _reachable(x):
             return reference(x, *constants)
         output = forward_op(x.contiguous(), *constants)
         return output[0] if isinstance(output, tuple) else output
 
-    function.__name__ = name
-    return function
+    return apply

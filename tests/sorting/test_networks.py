@@ -69,7 +69,9 @@ def test_odd_even_has_n_layers_of_neighbours(n):
     network = networks.get("odd_even", n)
     assert network.depth == n
     assert network.size == n * (n - 1) // 2
-    assert all(j == i + 1 and i % 2 == layer % 2 for layer, pairs in enumerate(network.layers) for i, j in pairs)
+    assert all(
+        j == i + 1 and i % 2 == layer % 2 for layer, pairs in enumerate(network.layers) for i, j in pairs
+    )
 
 
 def test_optimal_has_the_proven_depths():
@@ -151,8 +153,7 @@ def test_bad_arguments_are_explained():
 
 def _segments(svg):
     """Per comparator, where it is drawn: x, and the y of its two ends."""
-    groups = list(ElementTree.fromstring(svg).iter(f"{SVG}g"))
-    lines = [g.find(f"{SVG}line") for g in groups]
+    lines = [group.find(f"{SVG}line") for group in ElementTree.fromstring(svg).iter(f"{SVG}g")]
     return [(float(line.get("x1")), float(line.get("y1")), float(line.get("y2"))) for line in lines]
 
 

@@ -1,8 +1,27 @@
-"""Differentiable sorting and ranking: chapter 3 of the thesis."""
+"""Differentiable sorting and ranking: the sorters, their networks, losses and metrics."""
 
-from softly.sorting import networks
+from softly.sorting import metrics, networks
+from softly.sorting.annealing import Annealer
+from softly.sorting.functional import permutation, rank, sort, topk
+from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
+from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
 from softly.sorting.softsort import SoftSort
 from softly.sorting.sorter import Sorter
 
-__all__ = ["NeuralSort", "SoftSort", "Sorter", "networks"]
+__all__ = [
+    "Annealer",
+    "NeuralSort",
+    "SoftSort",
+    "Sorter",
+    "SortingNetwork",
+    "metrics",
+    "ndcg_loss",
+    "networks",
+    "permutation",
+    "rank",
+    "ranking_loss",
+    "sort",
+    "spearman_loss",
+    "topk",
+]

@@ -1,7 +1,8 @@
 """Sorting networks as wire indices: layers of comparators, without tensors.
 
-A comparator ``(i, j)`` puts the smaller value on wire ``i`` and the larger on wire ``j``; ``i > j`` is allowed (the
-arrows of the textbook's bitonic network point both ways). Wires without a partner in a layer pass through.
+A comparator ``(i, j)`` puts the smaller value on wire ``i`` and the larger on wire ``j``; ``i > j`` is
+allowed (the arrows of the textbook's bitonic network point both ways). Wires without a partner in a layer
+pass through.
 """
 
 from __future__ import annotations
@@ -58,12 +59,13 @@ class Network:
                 )
             if len(set(wires)) != len(wires):
                 raise ValueError(
-                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, got {layer}."
+                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, "
+                    f"got {layer}."
                 )
         object.__setattr__(self, "layers", layers)
 
     def __hash__(self) -> int:
-        # Networks are keys of caches; hashing every comparator of a deep one would cost more than a small sort.
+        # Networks are keys of caches; hashing every comparator of a deep one would cost more than a sort.
         return hash((self.n, self.depth, self.size, self.name))
 
     def __repr__(self) -> str:
@@ -106,15 +108,16 @@ class Network:
         return row
 
     def sorts(self, patterns: int = 4096, seed: int = 0) -> bool:
-        """Whether the network sorts, by the 0-1 principle: it sorts everything iff it sorts all zeros and ones.
+        """Whether the network sorts, by the 0-1 principle: it does iff it sorts every pattern of 0 and 1.
 
-        Exhaustive, and therefore a proof, for ``n <= 16``; above that, descending and random patterns are tried.
+        Exhaustive, and therefore a proof, for ``n <= 16``; above that, descending and random ones are tried.
 
         Args:
             patterns: Number of random patterns for ``n > 16``, >= 1.
             seed: Seed of the random patterns.
         """
-        row = _every_pattern(self.n) if self.n <= EXHAUSTIVE_WIRES else _random_patterns(self.n, patterns, seed)
+        exhaustive = self.n <= EXHAUSTIVE_WIRES
+        row = _every_pattern(self.n) if exhaustive else _random_patterns(self.n, patterns, seed)
         for i, j in chain.from_iterable(self.layers):
             row[i], row[j] = row[i] & row[j], row[i] | row[j]
         return not any(low & ~high for low, high in pairwise(row))
@@ -128,14 +131,15 @@ class Network:
     ) -> str:
         """Draw the network as an SVG: wires from left to right, comparators across them.
 
-        With ``values`` the relaxed network runs on them: a comparator's colour is its swap weight, and the numbers
-        at both ends are the values that go in and that come out. Dots mark comparators whose smaller output is the
-        upper wire throughout; in networks that mix directions, arrows point to the wire of the larger value.
+        With ``values`` the relaxed network runs on them: a comparator's colour is its swap weight, and the
+        numbers at both ends are the values that go in and that come out. Dots mark comparators whose smaller
+        output is the upper wire throughout; in networks that mix directions, arrows point to the wire of the
+        larger value.
 
         Args:
             values: ``n`` numbers, or None for the plain network.
             keep: Maps the difference ``y_j - y_i`` to the probability that the two stay where they are, e.g.
-                ``lambda d: float(distribution.cdf(torch.tensor(steepness * d)))``. None is the logistic function.
+                ``lambda d: float(distribution.cdf(torch.tensor(steepness * d)))``; None is logistic.
             title: Text for screen readers and tooltips; None describes the network.
 
         Returns:
@@ -159,15 +163,15 @@ def get(name: str, n: int) -> Network:
     """The sorting network ``name`` on ``n`` wires.
 
     - ``odd_even``: neighbours, alternately from the first and the second wire; n layers.
-    - ``bitonic``: Batcher's, with its arrows in both directions; k(k+1)/2 layers at n = 2^k. Between the powers of
-      two it is the next power's network without its first wires: the missing ones act as -inf in ascending blocks
-      and as +inf in descending ones, where no comparator would have moved them.
+    - ``bitonic``: Batcher's, with its arrows in both directions; k(k+1)/2 layers at n = 2^k. Between the
+      powers of two it is the next power's network without its first wires: the missing ones act as -inf in
+      ascending blocks and as +inf in descending ones, where no comparator would have moved them.
     - ``odd_even_merge``: Batcher's merge exchange; as deep as bitonic with fewer comparators.
     - ``pairwise``: Parberry's pairwise network; as deep and as large as ``odd_even_merge`` at powers of two.
-    - ``optimal``: the least depth there is, for n <= 16. The networks are those of B. Dobbelaere's "List of smallest
-      and fastest known sorting networks" for n = 4, 6, 8, 10, 12, 16, the others are these without their last
-      wires. That no shallower ones exist was proven by Knuth (n <= 8; The Art of Computer Programming, vol. 3),
-      Parberry (n = 9, 10; 1989) and Bundala and Závodný (n = 11 to 16; 2014).
+    - ``optimal``: the least depth there is, for n <= 16. The networks are those of B. Dobbelaere's "List of
+      smallest and fastest known sorting networks" for n = 4, 6, 8, 10, 12, 16, the others are these without
+      their last wires. That no shallower ones exist was proven by Knuth (n <= 8; The Art of Computer
+      Programming, vol. 3), Parberry (n = 9, 10; 1989) and Bundala and Závodný (n = 11 to 16; 2014).
 
     Args:
         name: One of `names()`.
@@ -196,8 +200,8 @@ def names() -> tuple[str, ...]:
     """The names that `get` knows.
 
     Example:
-        >>> names()[:2]
-        ('odd_even', 'bitonic')
+        >>> softly.sorting.networks.names()
+        ('odd_even', 'bitonic', 'odd_even_merge', 'pairwise', 'optimal')
     """
     return tuple(_BUILDERS)
 
@@ -247,13 +251,14 @@ def _odd_even_merge(n: int) -> tuple[Layer, ...]:
 
 def _pairwise(n: int) -> tuple[Layer, ...]:
     power = (n - 1).bit_length()
-    layers = []
-    for p in (2**e for e in range(power)):  # sort pairs, then pairs of pairs by their first members, ...
-        layers.append(tuple((i, i + p) for i in range(n - p) if not i & p))
+    # Sort pairs, then pairs of pairs by their first members, ...
+    layers = [tuple((i, i + p) for i in range(n - p) if not i & p) for p in (2**e for e in range(power))]
     for e in range(power - 2, -1, -1):  # ... and merge them back, from the widest spacing to neighbours
         p = 2**e
-        for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1)):
-            layers.append(tuple((j - reach * p, j) for j in range((reach + 1) * p, n) if not j & p))
+        layers.extend(
+            tuple((j - reach * p, j) for j in range((reach + 1) * p, n) if not j & p)
+            for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1))
+        )
     return tuple(layer for layer in layers if layer)
 
 
@@ -330,7 +335,7 @@ _SHALLOWEST: dict[int, tuple[Layer, ...]] = {
 }
 
 
-# 0-1 patterns, a bit for each: an integer holds what all patterns have on one wire ---------------------------------
+# 0-1 patterns, a bit for each: an integer holds what all patterns have on one wire ------------------------
 
 
 def _every_pattern(n: int) -> list[int]:
@@ -339,13 +344,13 @@ def _every_pattern(n: int) -> list[int]:
 
 
 def _random_patterns(n: int, patterns: int, seed: int) -> list[int]:
-    """Random patterns of every density, as fair coins alone would hardly ever have few ones or few zeros, and those
-    that are in descending order, the farthest from sorted.
+    """Random patterns of every density, as fair coins alone would hardly ever have few ones or few zeros, and
+    those that are in descending order, the farthest from sorted.
     """
     if patterns < 1:
         raise ValueError(f"softly.sorting.networks.Network.sorts: patterns must be >= 1, got {patterns}.")
     generator = random.Random(seed)
-    # Pattern t has ones with the probability of its density's binary fraction, built bit by bit, lowest first:
+    # Pattern t has ones with the probability of its density, a binary fraction built from its lowest bit:
     # p <- p/2 (and with a coin) where the bit is 0, p <- (1 + p)/2 (or with a coin) where it is 1.
     densities = [generator.getrandbits(patterns) for _ in range(8)]
     row = []
@@ -359,7 +364,7 @@ def _random_patterns(n: int, patterns: int, seed: int) -> list[int]:
     return row
 
 
-# The picture ---------------------------------------------------------------------------------------------------------
+# The picture ----------------------------------------------------------------------------------------------
 
 _WIRE_GAP = 26  # px between wires
 _LANE_GAP = 13  # px between comparators of one layer that would overlap
@@ -451,7 +456,7 @@ def _svg(network: Network, row: list[float] | None, keep: Callable[[float], floa
 
 
 def _comparator(x: float, low: float, high: float, arrow: bool) -> str:
-    """A line from the wire of the smaller value to that of the larger, with a dot or an arrow head at the latter."""
+    """A line from the wire of the smaller value to that of the larger, where a dot or an arrow head is."""
     down = 1 if high > low else -1
     line = f'<line x1="{x:g}" y1="{low}" x2="{x:g}" y2="{high - (6 * down if arrow else 0)}"/>'
     dot = f'<circle cx="{x:g}" cy="{low}" r="3" stroke="none"/>'

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from softly import _inputs
+from softly import _inputs, native
 
 Steepness = float | Tensor | str
 
@@ -25,7 +24,9 @@ class Sorter(torch.nn.Module):
 
     Lists of unequal length share a tensor with ``lengths`` or a boolean ``mask`` of their entries. Each is
     sorted as if it were alone, so that padding never gets probability: its columns are 0, and so are the rows,
-    values and ranks behind a list's end. Lengths are read on the host.
+    values and ranks behind a list's end. Entries at -inf and inf have the first and last ranks, shared evenly, and
+    leave the others to be sorted as if alone. Both are read on the host: while compiling or under ``torch.func``
+    there are no lists of unequal length, and infinities act as very large numbers.
 
     Args:
         steepness: Inverse temperature, > 0; a tensor or parameter can be learned; "auto" adapts to the spread
@@ -74,17 +75,7 @@ class Sorter(torch.nn.Module):
             tensor([3., 2., 1.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "sort")
-        infinite = rows.isinf()
-
-        def values(y: Tensor) -> Tensor:
-            result = self._values(y, self._steepness(y))
-            return result.flip(-1) if descending else result
-
-        result = self._each(rows, valid, values, 0)
-        # What an infinite entry takes part in with more than a trace is infinite.
-        beyond = infinite.any(-1, keepdim=True) & (result.abs() > 1e-3 * _inputs.large(result))
-        result = torch.where(beyond, torch.sign(result.detach()) * torch.inf, result)
-        return result.movedim(-1, dim)
+        return self._each(rows, valid, "values", descending).movedim(-1, dim)
 
     def permutation(
         self,
@@ -113,12 +104,7 @@ class Sorter(torch.nn.Module):
                     [0.8668, 0.0159, 0.1173]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "permutation")
-
-        def matrix(y: Tensor) -> Tensor:
-            result = self._permutation(y, self._steepness(y))
-            return result.flip(-2) if descending else result
-
-        return self._each(rows, valid, matrix, 2)
+        return self._each(rows, valid, "matrix", descending)
 
     def rank(
         self,
@@ -145,12 +131,7 @@ class Sorter(torch.nn.Module):
             tensor([3., 1., 2.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "rank")
-
-        def ranks(y: Tensor) -> Tensor:
-            result = self._ranks(y, self._steepness(y))
-            return y.shape[-1] + 1.0 - result if descending else result
-
-        return self._each(rows, valid, ranks, 1).movedim(-1, dim)
+        return self._each(rows, valid, "ranks", descending).movedim(-1, dim)
 
     def topk(
         self,
@@ -184,12 +165,7 @@ class Sorter(torch.nn.Module):
             raise TypeError(f"softly.topk: k must be an integer, got {type(k).__name__}.")
         if not 1 <= k <= n:
             raise ValueError(f"softly.topk: k must be in [1, {n}], got {k}.")
-
-        def largest(y: Tensor) -> Tensor:
-            result = self._topk(y, self._steepness(y), min(k, y.shape[-1]))
-            return torch.nn.functional.pad(result, (0, 0, 0, k - result.shape[-2]))
-
-        return self._each(rows, valid, largest, 3)
+        return self._each(rows, valid, "rows", True, k)
 
     def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         raise AttributeError(f"{type(self).__name__} defines no permutation")
@@ -253,37 +229,72 @@ class Sorter(torch.nn.Module):
             return rows, mask.movedim(dim, -1)
         return rows, None
 
-    @staticmethod
-    def _each(x: Tensor, valid: Tensor | None, function: Callable[[Tensor], Tensor], kind: int) -> Tensor:
-        """Apply ``function`` to rows of finite numbers, alone or in groups of one length.
+    def _each(self, x: Tensor, valid: Tensor | None, what: str, descending: bool, k: int = 0) -> Tensor:
+        """Sort every row of ``x``: all at once if they are alike, otherwise in groups of one length."""
+        # While compiling or transformed nothing may depend on data: infinities then act as very large numbers.
+        fixed = torch.compiler.is_compiling() or native.transformed(x)
+        if valid is None and (fixed or not x.isinf().any()):
+            return _inputs.at_least_single(lambda y: self._alike(_inputs.finite(y), 0, 0, what, descending, k), x)
+        return _inputs.at_least_single(lambda y: self._grouped(y, valid, what, descending, k), x)
 
-        ``kind`` tells what the dimensions of its result are: 0 ranks, 1 inputs, 2 ranks and inputs, 3 a fixed
-        number of ranks and inputs.
+    def _alike(self, x: Tensor, below: int, above: int, what: str, descending: bool, k: int) -> Tensor:
+        """Sort rows of finite entries, each with so many entries at -inf and at +inf behind them.
+
+        Those have the first and the last ranks, shared evenly; the finite entries are sorted as if alone.
         """
+        steepness, n = self._steepness(x), x.shape[-1]
+        batch, total = x.shape[:-1], n + below + above
+        if what == "values":
+            parts = [x.new_full((*batch, below), -torch.inf), self._values(x, steepness) if n else x]
+            result = torch.cat([*parts, x.new_full((*batch, above), torch.inf)], -1) if below or above else parts[1]
+            return result.flip(-1) if descending else result
+        if what == "ranks":
+            result = (self._ranks(x, steepness) if n else x) + below
+            if below or above:
+                lowest = x.new_full((*batch, below), 0.5 * (1 + below))
+                highest = x.new_full((*batch, above), below + n + 0.5 * (1 + above))
+                result = torch.cat([result, lowest, highest], -1)
+            return total + 1.0 - result if descending else result
+        if what == "matrix":
+            middle = self._permutation(x, steepness) if n else x.new_zeros(*batch, 0, 0)
+            middle = middle.flip(-2) if descending else middle
+        else:
+            middle = self._topk(x, steepness, min(k, n)) if n else x.new_zeros(*batch, 0, 0)
+        if below or above:
+            lowest = x.new_zeros(below, total)
+            lowest[:, n : n + below] = 1.0 / max(below, 1)
+            highest = x.new_zeros(above, total)
+            highest[:, n + below :] = 1.0 / max(above, 1)
+            ends = (highest, lowest) if descending else (lowest, highest)
+            first, last = (end.expand(*batch, *end.shape) for end in ends)
+            middle = torch.cat([first, torch.nn.functional.pad(middle, (0, below + above)), last], -2)
+        return middle[..., :k, :] if what == "rows" else middle
 
-        def finite(y: Tensor) -> Tensor:
-            return _inputs.at_least_single(lambda z: function(_inputs.finite(z)), y)
-
-        if valid is None:
-            return finite(x)
-        n, flat, kept = x.shape[-1], x.flatten(0, -2), valid.flatten(0, -2)
-        lengths = kept.sum(-1)
-        # Entries first, padding behind them, both in their order.
-        order = torch.argsort((~kept).to(torch.uint8), dim=-1, stable=True)
-        packed = torch.where(kept, flat, 0.0).gather(-1, order)
+    def _grouped(self, x: Tensor, valid: Tensor | None, what: str, descending: bool, k: int) -> Tensor:
+        n, flat = x.shape[-1], x.reshape(-1, x.shape[-1])
+        kept = torch.ones_like(flat, dtype=torch.bool) if valid is None else valid.reshape(-1, n)
+        low, high = kept & (flat == -torch.inf), kept & (flat == torch.inf)
+        kind = torch.where(low, 1, torch.where(high, 2, torch.where(kept, 0, 3)))
+        # Finite entries first, then -inf, inf and padding, each in their order.
+        order = torch.argsort(kind, dim=-1, stable=True)
+        packed = torch.where(kind == 0, flat, 0.0).gather(-1, order)
+        counts = torch.stack([(kind == 0).sum(-1), low.sum(-1), high.sum(-1)], -1)
         parts, members = [], []
-        for length in torch.unique(lengths).tolist():
-            group = (lengths == length).nonzero().squeeze(-1)
-            rows = packed[group, : max(length, 1)]
-            part = finite(rows)
-            missing = n - rows.shape[-1]
-            part = torch.nn.functional.pad(part, (0, missing, 0, missing) if kind == 2 else (0, missing))
-            parts.append(part if length else torch.zeros_like(part))
+        for count in torch.unique(counts, dim=0):
+            finite, below, above = count.tolist()
+            group = (counts == count).all(-1).nonzero().squeeze(-1)
+            part = self._alike(packed[group, :finite], below, above, what, descending, k)
+            missing = n - finite - below - above
+            shape = {"values": (0, missing), "ranks": (0, missing), "matrix": (0, missing, 0, missing)}
+            rows = (0, missing, 0, k - part.shape[-2]) if what == "rows" else shape[what]
+            parts.append(torch.nn.functional.pad(part, rows))
             members.append(group)
+        if not parts:  # an empty batch
+            return self._alike(x, 0, 0, what, descending, k)
         result = torch.cat(parts)[torch.argsort(torch.cat(members))]
-        if kind:
+        if what != "values":  # put the inputs back where they were
             place = torch.argsort(order, dim=-1)
-            place = place.reshape(place.shape[0], *[1] * (result.ndim - 2), n).expand_as(result)
+            place = place.reshape(len(place), *[1] * (result.ndim - 2), n).expand_as(result)
             result = result.gather(-1, place)
         return result.reshape(*x.shape[:-1], *result.shape[1:])
 

@@ -31,6 +31,7 @@ STOPS = (
     Stop("Distributions", "distributions"),
     Stop("T-conorms", "tconorms"),
     Stop("The relaxed minimum", "minimum"),
+    Stop("Sorting", "sorting"),
 )
 
 

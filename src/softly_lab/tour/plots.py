@@ -60,8 +60,10 @@ def panels(
     return figure, list(np.ravel(grid))
 
 
-def svg(figure: Figure, name: str) -> str:
+def svg(figure: Figure | str, name: str) -> str:
     """The figure as an SVG element for the page, in the page's colours, its ids beginning with ``name``."""
+    if isinstance(figure, str):
+        return figure[figure.index("<svg") :]
     buffer = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

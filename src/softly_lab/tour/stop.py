@@ -10,11 +10,11 @@ class Picture:
     """A figure and what there is to see in it.
 
     Attributes:
-        figure: Made with `softly_lab.tour.plots`, so that it suits a light and a dark page.
+        figure: Made with `softly_lab.tour.plots`, so that it suits a light and a dark page, or an SVG document.
         caption: One sentence of HTML.
     """
 
-    figure: Figure
+    figure: Figure | str
     caption: str
 
 

@@ -1,0 +1,156 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau, spearmanr
+from sklearn.datasets import load_digits
+from sklearn.metrics import ndcg_score
+
+import softly
+from softly.sorting import Annealer, metrics, ndcg_loss, ranking_loss, spearman_loss
+
+
+def true_ranks(x: torch.Tensor) -> torch.Tensor:
+    return x.argsort(-1).argsort(-1) + 1
+
+
+def test_ranking_loss():
+    x = torch.randn(3, 5, dtype=torch.float64)
+    ranks = true_ranks(torch.randn(3, 5))
+    P = softly.SoftSort(steepness=1.0).permutation(x)
+    expected = np.mean([-math.log(P[b, ranks[b, i] - 1, i]) for b in range(3) for i in range(5)])
+    assert float(ranking_loss(P, ranks)) == pytest.approx(expected)
+    Q = torch.nn.functional.one_hot(ranks - 1, 5).mT.double()
+    assert ranking_loss(Q, ranks) == 0
+    assert ranking_loss(1.0 - Q, ranks).isfinite()
+    lengths = torch.tensor([5, 2, 3])
+    P = softly.SoftSort(steepness=1.0).permutation(x, lengths=lengths)
+    ranks = torch.stack([torch.nn.functional.pad(true_ranks(x[i, :n]), (0, 5 - n)) for i, n in enumerate(lengths)])
+    alone = [
+        -softly.SoftSort(steepness=1.0).permutation(x[i, :n]).gather(0, (true_ranks(x[i, :n]) - 1)[None]).log().sum()
+        for i, n in enumerate(lengths)
+    ]
+    torch.testing.assert_close(ranking_loss(P, ranks), sum(alone) / 10)
+
+
+def test_spearman_loss():
+    x, y = torch.randn(2, 9, dtype=torch.float64)
+    loss = spearman_loss(true_ranks(x).double(), true_ranks(y))
+    assert float(1 - loss) == pytest.approx(spearmanr(x, y).statistic)
+    assert spearman_loss(true_ranks(x).double(), true_ranks(x)) == 0
+    assert spearman_loss(torch.ones(2, 1), torch.ones(2, 1)) == 0
+    padded = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 1.0]])
+    assert float(spearman_loss(padded, torch.tensor([[2, 1, 0], [1, 2, 3]]))) == pytest.approx((2 + 2) / 2)
+
+
+@pytest.mark.parametrize("k", [None, 3])
+def test_ndcg_is_that_of_sklearn_in_the_limit(k):
+    scores, grades = torch.randn(6, 8, dtype=torch.float64), torch.randint(0, 5, (6, 8))
+    for sorter in (
+        softly.SortingNetwork(steepness=1e9),
+        softly.NeuralSort(steepness=1e9),
+        softly.SoftSort(steepness=1e9),
+    ):
+        linear = ndcg_loss(scores, grades, sorter=sorter, k=k, gain="linear")
+        assert float(linear) == pytest.approx(1 - ndcg_score(grades, scores, k=k), abs=1e-6)
+        exponential = ndcg_loss(scores, grades, sorter=sorter, k=k)
+        assert float(exponential) == pytest.approx(1 - ndcg_score(2.0**grades - 1, scores, k=k), abs=1e-6)
+
+
+def test_ndcg_of_unequal_lists():
+    scores, grades = torch.randn(3, 6, dtype=torch.float64, requires_grad=True), torch.randint(1, 5, (3, 6))
+    lengths = torch.tensor([6, 2, 4])
+    sorter = softly.NeuralSort(steepness=2.0)
+    loss = ndcg_loss(scores, grades, sorter=sorter, lengths=lengths)
+    alone = [ndcg_loss(scores[i, :n], grades[i, :n], sorter=sorter) for i, n in enumerate(lengths)]
+    torch.testing.assert_close(loss, sum(alone) / 3)
+    (grad,) = torch.autograd.grad(loss, scores)
+    assert grad[1, 2:].eq(0).all()
+    mask = torch.arange(6) < lengths[:, None]
+    torch.testing.assert_close(loss, ndcg_loss(scores, grades, sorter=sorter, mask=mask))
+    nothing = ndcg_loss(scores, torch.zeros(3, 6), sorter=sorter)
+    assert nothing == 0
+
+
+def test_metrics():
+    target = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]])
+    scores = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.1, 0.2]])
+    assert metrics.exact_match(scores, target) == 0.5
+    assert metrics.elementwise_match(scores, target) == 0.75
+    assert metrics.exact_match_k(scores, target, k=2) == 0.75
+    x, y = torch.randint(0, 6, (2, 30))
+    assert float(metrics.kendall_tau(x, y)) == pytest.approx(kendalltau(x, y).statistic, abs=1e-6)
+    with pytest.raises(ValueError, match=r"k must be in \[1, 4\], got 5"):
+        metrics.exact_match_k(scores, target)
+    with pytest.raises(ValueError, match="must have one shape"):
+        metrics.exact_match(scores, target[0])
+
+
+@pytest.mark.parametrize("shape", ["geometric", "linear", "cosine"])
+def test_annealer(shape):
+    sorters = softly.SoftSort(), softly.NeuralSort()
+    annealer = Annealer(*sorters, start=2.0, end=32.0, steps=4, shape=shape)
+    seen = [sorters[0].steepness]
+    for _ in range(6):
+        annealer.step()
+        assert sorters[0].steepness == sorters[1].steepness == annealer.steepness
+        seen.append(sorters[0].steepness)
+    assert seen[0] == 2.0
+    assert seen[4:] == pytest.approx([32.0] * 3)
+    assert seen[2] == pytest.approx({"geometric": 8.0, "linear": 17.0, "cosine": 17.0}[shape])
+    again = Annealer(softly.SoftSort(), start=2.0, end=32.0, steps=4, shape=shape)
+    again.load_state_dict(annealer.state_dict())
+    assert again.steepness == annealer.steepness
+
+
+def test_bad_input():
+    P = torch.eye(3)
+    with pytest.raises(ValueError, match=r"P must have shape \(..., n, n\), got \(3, 2\)"):
+        ranking_loss(P[:, :2], torch.ones(3, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"target_ranks must be integers of shape \(3,\)"):
+        ranking_loss(P, torch.ones(3))
+    with pytest.raises(ValueError, match="must have one shape"):
+        spearman_loss(torch.ones(3), torch.ones(2))
+    with pytest.raises(ValueError, match="gain must be 'exponential' or 'linear'"):
+        ndcg_loss(torch.ones(3), torch.ones(3), sorter=softly.SoftSort(), gain="log")
+    with pytest.raises(ValueError, match="shape must be one of geometric"):
+        Annealer(softly.SoftSort(), start=1.0, end=2.0, steps=3, shape="steps")
+    with pytest.raises(TypeError, match="must have a steepness"):
+        Annealer(object(), start=1.0, end=2.0, steps=3)
+
+
+@pytest.mark.parametrize(
+    "sorter",
+    [
+        softly.SortingNetwork("odd_even", steepness=4.0),
+        softly.SortingNetwork("bitonic", distribution="optimal", steepness=8.0),
+        softly.NeuralSort(steepness=2.0),
+        softly.SoftSort(steepness=4.0),
+    ],
+    ids=["odd_even", "bitonic", "NeuralSort", "SoftSort"],
+)
+def test_order_alone_teaches_digits(sorter):
+    """A linear model learns the value of scikit-learn's digits from the order of triples."""
+    data = load_digits()
+    keep = np.isin(data.target, [0, 1, 2, 3])
+    images = torch.tensor(data.data[keep] / 16.0, dtype=torch.float32)
+    labels = torch.tensor(data.target[keep])
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+
+    def draw(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        index = torch.randint(len(images), (4 * count, 3), generator=generator)
+        different = labels[index].sort(-1).values.diff(dim=-1).gt(0).all(-1)
+        return images[index[different][:count]], labels[index[different][:count]]
+
+    for _ in range(150):
+        x, y = draw(100)
+        loss = ranking_loss(sorter.permutation(model(x).squeeze(-1)), true_ranks(y))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    x, y = draw(500)
+    assert metrics.exact_match(model(x).squeeze(-1), y) > 0.9

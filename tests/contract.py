@@ -388,4 +388,33 @@ FASTSORT = [_fastsort_row(method, name) for method in ("sort", "rank") for name 
 
 SINKHORN = _sorter_rows("SinkhornSort", softly.SinkhornSort, {"steepness": 0.7}, {"steepness": 1.5})
 
-ROWS = [*CORE, *SORTING, *FASTSORT, *SINKHORN]
+
+def _members(x: Tensor) -> Tensor:
+    """1 at the two largest, 0 elsewhere."""
+    return torch.zeros_like(x).scatter(-1, x.topk(2, -1).indices, 1.0)
+
+
+SELECTION = [
+    Row(
+        "TopKNetwork.topk",
+        lambda x, **hyper: softly.TopKNetwork(**hyper).topk(x, 2),
+        lambda x: _order(x).flip(-2)[..., :2, :],
+        {"steepness": 1e8},
+        hyper={"network": "splitter", "distribution": "cauchy", "steepness": 3.0},
+        other={"network": "odd_even", "distribution": "logistic", "steepness": 5.0},
+        shortest=2,
+        native_op=("network_rows", ("bitonic 5", 8, -1.0, 2, None)),
+    ),
+    Row(
+        "soft_topk",
+        lambda x, *, k, **hyper: softly.selection.soft_topk(x, k, **hyper),
+        _members,
+        {"steepness": 1e8},
+        hyper={"k": 2, "distribution": "logistic", "steepness": 3.0},
+        other={"k": 1.5, "distribution": "cauchy", "steepness": 5.0},
+        takes_dim=True,
+        shortest=2,
+    ),
+]
+
+ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN]

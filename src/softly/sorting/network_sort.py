@@ -60,35 +60,33 @@ class SortingNetwork(Sorter):
             return f"{self.network} {n}"
         if self.network.n != n:
             raise ValueError(f"softly.SortingNetwork: the network has {self.network.n} wires, got {n} values.")
-        return _register(self.network)
-
-    def _constants(self, n: int) -> tuple[str, Distribution]:
-        return self._key(n), self.distribution
+        return register(self.network)
 
     def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return _run(_matrix, _matrix_reference, x * steepness, *self._constants(x.shape[-1]))
+        return _run(_matrix, _matrix_reference, x * steepness, self._key(x.shape[-1]), self.distribution)
 
     def _values(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         # The values of steepness * x at steepness 1, so that the kernels need not know of steepness.
-        return _run(_values, _values_reference, x * steepness, *self._constants(x.shape[-1])) / steepness
+        y = x * steepness
+        return _run(_values, _values_reference, y, self._key(x.shape[-1]), self.distribution) / steepness
 
     def _ranks(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         n = x.shape[-1]
         weights = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device).unsqueeze(0)
-        return _run(_rows, _rows_reference, x * steepness, *self._constants(n), n, weights).squeeze(-2)
+        return rows(x * steepness, self._key(n), self.distribution, n, weights).squeeze(-2)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return _run(_rows, _rows_reference, x * steepness, *self._constants(x.shape[-1]), k, None)
+        return rows(x * steepness, self._key(x.shape[-1]), self.distribution, k)
 
-    def _auto(self, n: int) -> float:
-        return _careful_steepness(self._key(n), self.distribution)
+    def _auto(self, n: int, k: int) -> float:
+        return careful_steepness(self._key(n), self.distribution)
 
     def extra_repr(self) -> str:
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
 
 
 @torch.compiler.assume_constant_result
-def _careful_steepness(key: str, distribution: Distribution) -> float:
+def careful_steepness(key: str, distribution: Distribution) -> float:
     """Where the error of the network, at unit standard deviation, is at most a tenth."""
     error = distribution.swap_error * _network(key).depth
     return 10.0 * error if error else 1.0
@@ -97,7 +95,8 @@ def _careful_steepness(key: str, distribution: Distribution) -> float:
 _registered: dict[str, Network] = {}
 
 
-def _register(network: Network) -> str:
+def register(network: Network) -> str:
+    """A key for a network that is not known by name."""
     key = f"custom {network.n} {id(network)}"
     _registered[key] = network
     return key
@@ -120,6 +119,11 @@ def _network(key: str) -> Network:
 def _layers(key: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """For each layer the partner of every wire, and 1 where a wire gets the smaller value, -1 where the larger."""
     return _cached_layers(key)
+
+
+@torch.compiler.assume_constant_result
+def _outputs(key: str) -> list[int]:
+    return list(_network(key).outputs)
 
 
 @lru_cache(maxsize=256)
@@ -159,8 +163,7 @@ def _matrix_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor
 
 def _rows_reference(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None) -> Tensor:
     """The rows of the k largest, or their sums by ``weights`` (m, k): from the last layer to the first, without P."""
-    n = y.shape[-1]
-    rows = torch.eye(n, dtype=y.dtype, device=y.device).flip(0)[:k]
+    rows = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)[_outputs(key)[:k], :]
     rows = rows if weights is None else weights @ rows
     rows = rows.expand(*y.shape[:-1], *rows.shape)
     for other, weight in reversed(_swaps(y, key, distribution)[1]):
@@ -208,14 +211,18 @@ def _run(operator: Any, reference: Any, y: Tensor, key: str, distribution: Distr
     return operator(y, key, *codes, *constants)
 
 
+def rows(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None = None) -> Tensor:
+    """The rows of the network's k largest outputs at steepness 1, or their sums by ``weights`` (m, k)."""
+    return _run(_rows, _rows_reference, y, key, distribution, k, weights)
+
+
 class _Plan:
     """A network as the kernels want it, freed with this object."""
 
     def __init__(self, key: str, k: int | None) -> None:
         network = _network(key)
-        outputs = torch.arange(network.n, dtype=torch.int32)
-        if k is not None:
-            outputs = outputs.flip(0)[:k].contiguous()
+        chosen = range(network.n) if k is None else network.outputs[:k]
+        outputs = torch.tensor(chosen, dtype=torch.int32)
         wires = torch.tensor(network.wires, dtype=torch.int32)
         offsets = torch.tensor(network.offsets, dtype=torch.int32)
         create, size = native.function("sorting_plan"), native.function("sorting_plan_size")

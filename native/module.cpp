@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "isotonic.h"
 #include "sorting_network.h"
+#include "threshold.h"
 #include "tnorms.h"
 
 namespace nb = nanobind;
@@ -95,4 +96,6 @@ NB_MODULE(_native, m) {
     define(m, "network_rows_f64", SOFTLY_SELECT(network_rows<double>));
     define(m, "network_rows_backward_f32", SOFTLY_SELECT(network_rows_backward<float>));
     define(m, "network_rows_backward_f64", SOFTLY_SELECT(network_rows_backward<double>));
+    define(m, "threshold_f32", SOFTLY_SELECT(threshold<float>));
+    define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
 }

@@ -8,6 +8,7 @@ from torch import Tensor
 from softly import _inputs, distributions, native
 from softly.distributions import Distribution
 from softly.minmax import symmetric
+from softly.sorting.network_sort import codes, decode
 
 __all__ = ["soft_topk"]
 
@@ -56,7 +57,12 @@ def soft_topk(
         y = steepness * _inputs.finite(y.movedim(dim, -1))
         if k == n:
             return torch.ones_like(y).movedim(-1, dim)
-        t = _threshold(y.detach(), k, chosen)
+        margin = abs(float(chosen._icdf(torch.tensor(k / n, dtype=torch.float64))))
+        numbers = codes(chosen)
+        if numbers is None:
+            t = _bisect(y.detach(), k, margin, chosen)
+        else:
+            t = _threshold(y, float(k), margin, *numbers)
         if torch.is_grad_enabled() and (y.requires_grad or native.transformed(y)):
             # Two Newton steps from the root make its first three derivatives right.
             for _ in range(2):
@@ -68,14 +74,39 @@ def soft_topk(
     return _inputs.at_least_single(memberships, x)
 
 
-def _threshold(y: Tensor, k: float, distribution: Distribution) -> Tensor:
-    """Where ``Σ F(y - t) == k``, by bisection, (..., 1)."""
-    # Even if all entries were the largest, or the smallest one, the root would not be farther out than this.
-    share = torch.tensor(k / y.shape[-1], dtype=torch.float64)
-    margin = distribution._icdf(share).abs().to(y)
+def _bisect(y: Tensor, k: float, margin: float, distribution: Distribution) -> Tensor:
+    """Where ``Σ F(y - t) == k``, (..., 1); it is within ``margin`` of the smallest and the largest entry."""
     low, high = y.amin(-1, keepdim=True) - margin, y.amax(-1, keepdim=True) + margin
     for _ in range(60):
         middle = 0.5 * (low + high)
         above = distribution._cdf(y - middle).sum(-1, keepdim=True) > k
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     return 0.5 * (low + high)
+
+
+def _threshold_shape(x: Tensor, k: float, margin: float, distribution: int, art: float) -> Tensor:
+    return x.new_empty(*x.shape[:-1], 1)
+
+
+def _threshold_forward(x: Tensor, k: float, margin: float, distribution: int, art: float) -> Tensor:
+    out = _threshold_shape(x, k, margin, distribution, art)
+    native.kernel("threshold", x.dtype)(
+        x.data_ptr(),
+        out.data_ptr(),
+        out.numel(),
+        x.shape[-1],
+        k,
+        margin,
+        distribution,
+        art,
+        torch.get_num_threads(),
+    )
+    return out
+
+
+_threshold = native.constant(
+    "threshold",
+    forward=_threshold_forward,
+    forward_shape=_threshold_shape,
+    reference=lambda x, k, margin, number, art: _bisect(x, k, margin, decode(number, art)),
+)

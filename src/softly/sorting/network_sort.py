@@ -188,7 +188,7 @@ _FAMILIES = (  # in the order of native/distributions.h
 )
 
 
-def _codes(distribution: Distribution) -> tuple[int, float] | None:
+def codes(distribution: Distribution) -> tuple[int, float] | None:
     """The kernels' number of a distribution and the strength of its replaced activations, -1 for none."""
     strength = -1.0
     if isinstance(distribution, Art):
@@ -199,16 +199,16 @@ def _codes(distribution: Distribution) -> tuple[int, float] | None:
     return None
 
 
-def _decode(number: int, strength: float) -> Distribution:
+def decode(number: int, strength: float) -> Distribution:
     distribution = distributions.get(_FAMILIES[number])
     return distribution if strength < 0 else distributions.art(distribution, strength=strength)
 
 
 def _run(operator: Any, reference: Any, y: Tensor, key: str, distribution: Distribution, *constants: Any) -> Tensor:
-    codes = _codes(distribution)
-    if codes is None:
+    numbers = codes(distribution)
+    if numbers is None:
         return reference(y, key, distribution, *constants)
-    return operator(y, key, *codes, *constants)
+    return operator(y, key, *numbers, *constants)
 
 
 def rows(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None = None) -> Tensor:
@@ -355,19 +355,19 @@ _values = native.operator(
     forward=_values_forward,
     forward_shape=_values_shape,
     backward=_values_backward,
-    reference=lambda x, key, number, art: _values_reference(x, key, _decode(number, art)),
+    reference=lambda x, key, number, art: _values_reference(x, key, decode(number, art)),
 )
 _matrix = native.operator(
     "network_matrix",
     forward=_matrix_forward,
     forward_shape=_matrix_shape,
     backward=_matrix_backward,
-    reference=lambda x, key, number, art: _matrix_reference(x, key, _decode(number, art)),
+    reference=lambda x, key, number, art: _matrix_reference(x, key, decode(number, art)),
 )
 _rows = native.operator(
     "network_rows",
     forward=_rows_forward,
     forward_shape=_rows_shape,
     backward=_rows_backward,
-    reference=lambda x, key, number, art, k, weights: _rows_reference(x, key, _decode(number, art), k, weights),
+    reference=lambda x, key, number, art, k, weights: _rows_reference(x, key, decode(number, art), k, weights),
 )

@@ -323,12 +323,13 @@ def _sorter_rows(
 
         return run
 
-    codes = options.pop("native_codes", None)
+    codes = options.pop("native_codes", ())
+    ranks = torch.arange(5, 0, -1, dtype=torch.float64).unsqueeze(0)
     native_ops = {
         "sort": ("network_values", codes),
         "permutation": ("network_matrix", codes),
-        "rank": None,
-        "topk": ("network_rows", (*codes, 2, None)) if codes else None,
+        "rank": ("network_rows", (*codes, 5, ranks)),
+        "topk": ("network_rows", (*codes, 2, None)),
     }
     return [
         Row(

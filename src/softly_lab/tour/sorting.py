@@ -114,7 +114,7 @@ def curves(run: dict[str, list]) -> Picture:
     accuracy.set(title="on unseen numbers", xlabel="training step", ylim=(0, 1), xlim=(0, STEPS))
     accuracy.legend(loc="lower right")
     numbers, guess = run["all"]
-    scatter.plot(numbers, guess, ".", color=BLUE, markersize=2.5, alpha=0.5)
+    scatter.plot(numbers.numpy(), guess.numpy(), ".", color=BLUE, markersize=2.5, alpha=0.5)
     scatter.set(title="what the CNN says, over what is shown", xlabel="number", ylabel="score")
     caption = "Training on the order of five numbers: accuracy, and the scale of numbers that the CNN found for itself."
     return Picture(figure, caption)
@@ -124,6 +124,6 @@ def examples(run: dict[str, list]) -> Picture:
     images, numbers, guess = run["images"][0], run["numbers"][0], run["guess"][0]
     figure, axes = panels(1, N, height=0.95)
     for ax, index in zip(axes, np.argsort(guess.numpy()), strict=True):
-        ax.imshow(images[index, 0], cmap="gray_r", interpolation="nearest", aspect="equal")
+        ax.imshow(images[index, 0].numpy(), cmap="gray_r", interpolation="nearest", aspect="equal")
         ax.set(title=f"{int(numbers[index]):04d} → {guess[index]:.2f}", xticks=[], yticks=[])
     return Picture(figure, "Five unseen numbers in the order that the CNN gives them, with its scores.")

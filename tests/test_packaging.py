@@ -53,6 +53,11 @@ def test_import_says_nothing():
     assert result.stderr == ""
 
 
+def test_import_leaves_the_compiler_alone():
+    # torch.compile's machinery takes as long to import as torch itself.
+    python("-c", "import sys, softly; assert not {'torch._dynamo', 'torch._inductor'} & set(sys.modules)")
+
+
 def test_library_imports_only_what_it_needs():
     allowed = set()
     for distribution in ("torch", "numpy", "safetensors"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from softly._compiling import constant_result
 from softly.distributions import Distribution
 from softly.minmax import symmetric
 from softly.selection import networks
@@ -61,6 +61,6 @@ class TopKNetwork(Sorter):
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def _key(network: str, n: int, k: int) -> str:
     return register(networks.get(network, n, k))

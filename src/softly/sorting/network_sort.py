@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import distributions, native
+from softly._compiling import constant_result
 from softly.distributions import Distribution
 from softly.distributions.symmetric import Art
 from softly.minmax import symmetric
@@ -85,7 +86,7 @@ class SortingNetwork(Sorter):
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def careful_steepness(key: str, distribution: Distribution) -> float:
     """Where the error of the network, at unit standard deviation, is at most a tenth."""
     error = distribution.swap_error * _network(key).depth
@@ -115,13 +116,13 @@ def _network(key: str) -> Network:
 # layer is I + w (swap - I) with the same w on both wires of a comparator. Rows of P follow the same rule.
 
 
-@torch.compiler.assume_constant_result  # which has to be outside of the cache
+@constant_result  # which has to be outside of the cache
 def _layers(key: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """For each layer the partner of every wire, and 1 where a wire gets the smaller value, -1 where the larger."""
     return _cached_layers(key)
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def _outputs(key: str) -> list[int]:
     return list(_network(key).outputs)
 

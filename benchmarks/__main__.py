@@ -9,7 +9,7 @@ import softly
 from benchmarks.harness import measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "tnorms")
+BENCHMARKS = ("fastsort", "tnorms", "topk")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@
 #include "distributions.h"
 #include "isa.h"
 #include "isotonic.h"
+#include "largest.h"
 #include "sorting_network.h"
 #include "threshold.h"
 #include "tnorms.h"
@@ -98,4 +99,6 @@ NB_MODULE(_native, m) {
     define(m, "network_rows_backward_f64", SOFTLY_SELECT(network_rows_backward<double>));
     define(m, "threshold_f32", SOFTLY_SELECT(threshold<float>));
     define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
+    define(m, "largest_f32", SOFTLY_SELECT(largest<float>));
+    define(m, "largest_f64", SOFTLY_SELECT(largest<double>));
 }

@@ -166,6 +166,22 @@ def test_only_the_largest_are_ranked():
     torch.testing.assert_close(whole, softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(scores, labels))
 
 
+@pytest.mark.native
+@pytest.mark.skipif(not softly.native.available(), reason="the compiled kernels are not there")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_native_largest(dtype):
+    for n, m in ((1, 1), (5, 5), (16, 16), (64, 64), (100, 7), (1000, 16), (1003, 64)):
+        x = torch.randn(20, n, dtype=dtype)
+        assert torch.equal(torch.ops.softly.largest(x, m), x.topk(m, -1).indices)
+        ties = torch.randint(0, 3, (20, n)).to(dtype)
+        indices = torch.ops.softly.largest(ties, m)
+        torch.testing.assert_close(ties.gather(-1, indices), ties.topk(m, -1).values)
+        assert torch.equal(indices, ties.sort(dim=-1, descending=True, stable=True).indices[:, :m])
+    odd = torch.tensor([[1.0, math.nan, -math.inf, math.inf, 2.0, 0.0, 3.0, 4.0, math.nan]], dtype=dtype)
+    assert set(torch.ops.softly.largest(odd, 3)[0].tolist()) == {1, 3, 8}
+    torch.library.opcheck(torch.ops.softly.largest, (torch.randn(3, 10, dtype=dtype), 4))
+
+
 def test_distributions_over_k():
     scores, labels = torch.randn(4, 3), torch.tensor([0, 2, 1, 0])
     per_class = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from softly import _inputs
+from softly import _inputs, native
 from softly.selection.operators import TopKNetwork
 from softly.sorting.sorter import Sorter
 
@@ -130,34 +130,65 @@ class TopKCrossEntropy(torch.nn.Module):
         n = scores.shape[-1]
         if self.m is None or self.m >= n:
             return torch.arange(n, device=scores.device).expand(scores.shape)
-        rest = scores.detach().scatter(-1, label.unsqueeze(-1), -torch.inf)
-        return torch.cat([label.unsqueeze(-1), rest.topk(self.m - 1, -1).indices], -1)
+        best = _largest(scores, self.m)
+        # The true class leaves its place among the best, or the last of them leaves for it.
+        mine = best == label.unsqueeze(-1)
+        place = torch.where(mine.any(-1, keepdim=True), mine.to(torch.uint8).argmax(-1, keepdim=True), self.m - 1)
+        kept = torch.arange(self.m - 1, device=scores.device)
+        return torch.cat([label.unsqueeze(-1), best.gather(-1, kept + (kept >= place))], -1)
 
     def _log_probability(self, scores: Tensor, p_k: Tensor, ranked: Tensor) -> Tensor:
         """The logarithm of the probability that each ranked class is accepted, (batch, m)."""
-        log_softmax = torch.log_softmax(_inputs.finite(scores), -1).gather(-1, ranked)
         first, rest = p_k[:, :1], p_k[:, 1:]
         if self.top1 == "sort":
-            return _log(self._accepted(scores, p_k, ranked))
+            return _log(self._accepted(scores.gather(-1, ranked), p_k))
+        normalizer = torch.logsumexp(scores, -1, keepdim=True)
+        if torch.compiler.is_compiling() or not normalizer.isfinite().all():
+            scores = _inputs.finite(scores)
+            normalizer = torch.logsumexp(scores, -1, keepdim=True)
+        ranked_scores = scores.gather(-1, ranked)
+        log_softmax = _inputs.finite(ranked_scores) - normalizer
         if p_k.shape[-1] == 1:
             return log_softmax
         if self.top1 == "softmax":
-            return torch.logaddexp(
-                _log(first) + log_softmax, _log(self._accepted(scores, torch.cat([0 * first, rest], -1), ranked))
-            )
+            accepted = self._accepted(ranked_scores, torch.cat([0 * first, rest], -1))
+            return torch.logaddexp(_log(first) + log_softmax, _log(accepted))
         share = 1.0 - first
         later = torch.where(share > 0, rest / torch.where(share > 0, share, 1.0), 0.0)
-        accepted = _log(self._accepted(scores, torch.cat([0 * first, later], -1), ranked))
+        accepted = _log(self._accepted(ranked_scores, torch.cat([0 * first, later], -1)))
         return first * log_softmax + torch.where(share > 0, share * accepted, 0.0)
 
-    def _accepted(self, scores: Tensor, p_k: Tensor, ranked: Tensor) -> Tensor:
+    def _accepted(self, scores: Tensor, p_k: Tensor) -> Tensor:
         """Σ_k p_k[k] Σ_{r <= k} P[r, c] for the ranked classes: rank r counts for all k >= r."""
         k = p_k.shape[-1]
-        if k > ranked.shape[-1]:
-            raise ValueError(f"softly.TopKCrossEntropy: p_k reaches to k = {k}, got only {ranked.shape[-1]} classes.")
-        P = self.sorter.topk(scores.gather(-1, ranked), k)
+        if k > scores.shape[-1]:
+            raise ValueError(f"softly.TopKCrossEntropy: p_k reaches to k = {k}, got only {scores.shape[-1]} classes.")
+        P = self.sorter.topk(scores, k)
         at_least = p_k.flip(-1).cumsum(-1).flip(-1)
-        return (at_least.unsqueeze(-2) @ P).squeeze(-2)
+        return (at_least.unsqueeze(-1) * P).sum(-2)  # for matrices this small, faster than a product of them
+
+
+_FEW = 64  # up to which a list of the best so far beats a partial sort
+
+
+def _largest(x: Tensor, m: int) -> Tensor:
+    """``torch.topk(x, m).indices``."""
+    return x.detach().topk(m, -1).indices if m > _FEW else _few_largest(x, m)
+
+
+def _few_largest_forward(x: Tensor, m: int) -> Tensor:
+    indices = x.new_empty(*x.shape[:-1], m, dtype=torch.int64)
+    rows, n = x.shape[:-1].numel(), x.shape[-1]
+    native.kernel("largest", x.dtype)(x.data_ptr(), indices.data_ptr(), rows, n, m, torch.get_num_threads())
+    return indices
+
+
+_few_largest = native.constant(
+    "largest",
+    forward=_few_largest_forward,
+    forward_shape=lambda x, m: x.new_empty(*x.shape[:-1], m, dtype=torch.int64),
+    reference=lambda x, m: x.topk(m, -1).indices,
+)
 
 
 def _log(x: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class TopKCrossEntropy(torch.nn.Module):
             if len(chosen) != scores.shape[-1]:
                 raise ValueError(f"{name}: p_k has rows for {len(chosen)} classes, got {scores.shape[-1]} scores.")
             chosen = chosen[label]
-        chosen = chosen.to(scores).expand(len(scores), -1)
+        chosen = chosen.to(scores).reshape(-1, chosen.shape[-1])  # one row for all, or one for each
         ranked = self._ranked(scores, label)
         log_p = _inputs.at_least_single(lambda s, q: self._log_probability(s, q, ranked), scores, chosen)
         place = (ranked == label.unsqueeze(-1)).to(torch.uint8).argmax(-1, keepdim=True)

@@ -118,9 +118,7 @@ class Kernels:
 
     def values_backward(self, slopes, grad, threads=1):
         grad_x = grad.new_full((len(grad), self.n), math.nan)
-        self._call(
-            "network_values_backward", grad.dtype, slopes, grad, grad_x, batch=len(grad), threads=threads
-        )
+        self._call("network_values_backward", grad.dtype, slopes, grad, grad_x, batch=len(grad), threads=threads)
         return grad_x
 
     def matrix(self, x, distribution, art=None, threads=1, keep=True):
@@ -132,9 +130,7 @@ class Kernels:
 
     def matrix_backward(self, kept, grad, threads=1):
         grad_x = grad.new_full((len(grad), self.n), math.nan)
-        self._call(
-            "network_matrix_backward", grad.dtype, kept, grad, grad_x, batch=len(grad), threads=threads
-        )
+        self._call("network_matrix_backward", grad.dtype, kept, grad, grad_x, batch=len(grad), threads=threads)
         return grad_x
 
     def rows(self, x, distribution, art=None, threads=1, rows=None, keep=True):
@@ -143,9 +139,7 @@ class Kernels:
         kept = x.new_full((len(x), 3, self.size), math.nan) if keep else 0
         function = self._function(distribution, art)
         weights = 0 if rows is None else rows
-        self._call(
-            "network_rows", x.dtype, *function, x, weights, k, out, kept, batch=len(x), threads=threads
-        )
+        self._call("network_rows", x.dtype, *function, x, weights, k, out, kept, batch=len(x), threads=threads)
         return out, kept
 
     def rows_backward(self, kept, grad, threads=1, rows=None):
@@ -181,9 +175,7 @@ def _check(network, distribution, art, dtype, batch, threads, scale=3.0):
     out, slopes = kernels.values(x, distribution, art, threads)
     _assert_close(out, values, "values")
     grad = torch.randn_like(out)
-    _assert_close(
-        kernels.values_backward(slopes, grad, threads), gradient(values, grad), "gradient of values"
-    )
+    _assert_close(kernels.values_backward(slopes, grad, threads), gradient(values, grad), "gradient of values")
 
     out, kept = kernels.matrix(x, distribution, art, threads)
     _assert_close(out, P, "matrix")
@@ -227,13 +219,11 @@ def test_every_distribution_under_art(distribution, art, dtype):
 def test_a_swap_is_accurate_far_out_in_the_tail(distribution, art, dtype):
     """Weight, density and slope of single swaps: a few units in the last place of the tail itself."""
     tiny, eps = torch.finfo(dtype).tiny, torch.finfo(dtype).eps
-    x = torch.cat(
-        [torch.logspace(-6, 5, 1117, dtype=torch.float64), torch.tensor([0.0, 0.2499, 0.2501, 0.99])]
-    )
+    x = torch.cat([torch.logspace(-6, 5, 1117, dtype=torch.float64), torch.tensor([0.0, 0.2499, 0.2501, 0.99])])
     difference = torch.cat([x, -x]).to(dtype)
-    kept = Kernels(networks.get("odd_even", 2)).matrix(
-        torch.stack([0 * difference, difference], 1), distribution, art
-    )[1]
+    kept = Kernels(networks.get("odd_even", 2)).matrix(torch.stack([0 * difference, difference], 1), distribution, art)[
+        1
+    ]
     d = difference.double().requires_grad_()
     exact = _tail(distribution, art)(d.abs())
     (density,) = torch.autograd.grad(exact.sum(), d)
@@ -294,9 +284,7 @@ def test_every_size(name, n, batch, dtype):
 
 
 @pytest.mark.parametrize("dtype", SUFFIX, ids=str)
-@pytest.mark.parametrize(
-    ("name", "n", "batch"), [("bitonic", 300, 2), ("odd_even", 301, 1), ("pairwise", 200, 3)]
-)
+@pytest.mark.parametrize(("name", "n", "batch"), [("bitonic", 300, 2), ("odd_even", 301, 1), ("pairwise", 200, 3)])
 def test_sets_of_near_wires_and_checkpoints(name, n, batch, dtype):
     _check(networks.get(name, n), "logistic", None, dtype, batch, threads=1)
 
@@ -346,15 +334,11 @@ def test_arbitrary_networks(seed, dtype):
     _assert_close(kernels.rows_backward(kernels.rows(x, "logistic")[1], grad), expected, "gradient of rows")
     grad = torch.randn(6, 7, dtype=dtype)
     (expected,) = torch.autograd.grad(values[:, outputs], exact_x, grad.double(), retain_graph=True)
-    _assert_close(
-        kernels.values_backward(kernels.values(x, "logistic")[1], grad), expected, "gradient of values"
-    )
+    _assert_close(kernels.values_backward(kernels.values(x, "logistic")[1], grad), expected, "gradient of values")
     grad = torch.randn(6, 37, 37, dtype=dtype)
     (expected,) = torch.autograd.grad(P, exact_x, grad.double())
     full = Kernels(network)
-    _assert_close(
-        full.matrix_backward(full.matrix(x, "logistic")[1], grad), expected, "gradient of the matrix"
-    )
+    _assert_close(full.matrix_backward(full.matrix(x, "logistic")[1], grad), expected, "gradient of the matrix")
 
 
 def test_a_large_selection_network():
@@ -434,7 +418,5 @@ def test_an_empty_batch_is_nothing_to_do():
 @pytest.mark.skipif(_native.isa() == "portable", reason="these are the portable kernels")
 def test_the_portable_kernels_too():
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(
-        command, env={**os.environ, "SOFTLY_ISA": "portable"}, capture_output=True, text=True
-    )
+    done = subprocess.run(command, env={**os.environ, "SOFTLY_ISA": "portable"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -69,9 +69,7 @@ def test_odd_even_has_n_layers_of_neighbours(n):
     network = networks.get("odd_even", n)
     assert network.depth == n
     assert network.size == n * (n - 1) // 2
-    assert all(
-        j == i + 1 and i % 2 == layer % 2 for layer, pairs in enumerate(network.layers) for i, j in pairs
-    )
+    assert all(j == i + 1 and i % 2 == layer % 2 for layer, pairs in enumerate(network.layers) for i, j in pairs)
 
 
 def test_optimal_has_the_proven_depths():

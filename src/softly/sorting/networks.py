@@ -59,8 +59,7 @@ class Network:
                 )
             if len(set(wires)) != len(wires):
                 raise ValueError(
-                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, "
-                    f"got {layer}."
+                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, got {layer}."
                 )
         object.__setattr__(self, "layers", layers)
 

@@ -142,5 +142,28 @@ struct Relaxation {
     }
 };
 
+// Calls f with the distribution's Relaxation.
+template <typename T, typename F>
+inline auto with_relaxation(int distribution, double art, F&& f) {
+    using enum Distribution;
+    const bool plain = art < 0;
+    switch (static_cast<Distribution>(distribution)) {
+#define SOFTLY_CASE(name) \
+    case name: return plain ? f(Relaxation<name, false, T>(0)) : f(Relaxation<name, true, T>(art));
+        SOFTLY_CASE(uniform)
+        SOFTLY_CASE(cubic_hermite)
+        SOFTLY_CASE(wigner)
+        SOFTLY_CASE(gaussian)
+        SOFTLY_CASE(laplace)
+        SOFTLY_CASE(logistic)
+        SOFTLY_CASE(hyperbolic_secant)
+        SOFTLY_CASE(cauchy)
+        SOFTLY_CASE(reciprocal)
+        SOFTLY_CASE(optimal)
+#undef SOFTLY_CASE
+        default: return f(Relaxation<heaviside, false, T>(0));  // only the sign matters, and art keeps it
+    }
+}
+
 }  // namespace softly::SOFTLY_ISA
 #endif

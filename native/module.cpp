@@ -10,7 +10,9 @@
 
 #include "distributions.h"
 #include "isa.h"
+#include "isotonic.h"
 #include "sorting_network.h"
+#include "threshold.h"
 #include "tnorms.h"
 
 namespace nb = nanobind;
@@ -64,6 +66,11 @@ NB_MODULE(_native, m) {
     define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));
     define(m, "hamacher_backward_f64", SOFTLY_SELECT(hamacher_backward<double>));
 
+    define(m, "permutahedron_f32", SOFTLY_SELECT(permutahedron<float>));
+    define(m, "permutahedron_f64", SOFTLY_SELECT(permutahedron<double>));
+    define(m, "permutahedron_backward_f32", SOFTLY_SELECT(permutahedron_backward<float>));
+    define(m, "permutahedron_backward_f64", SOFTLY_SELECT(permutahedron_backward<double>));
+
     // In the order of their numbers.
     m.def("distributions", [] {
         nb::list names;
@@ -89,4 +96,6 @@ NB_MODULE(_native, m) {
     define(m, "network_rows_f64", SOFTLY_SELECT(network_rows<double>));
     define(m, "network_rows_backward_f32", SOFTLY_SELECT(network_rows_backward<float>));
     define(m, "network_rows_backward_f64", SOFTLY_SELECT(network_rows_backward<double>));
+    define(m, "threshold_f32", SOFTLY_SELECT(threshold<float>));
+    define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
 }

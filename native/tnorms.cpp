@@ -22,15 +22,24 @@ struct Row {
     T p;
     bool dual;
 
+    // At most a vector of what is left; a whole one is a single instruction, since its size is known.
+    static void copy(void* to, const void* from, int64_t left) {
+        if (left >= lanes) {
+            std::memcpy(to, from, sizeof(Vector));
+        } else {
+            std::memcpy(to, from, sizeof(T) * left);
+        }
+    }
+
     // Entries begin .. begin + lanes of x; what lies beyond n is neutral.
     Vector load(const T* x, int64_t begin, int64_t n) const {
         Vector v = dual ? Vector{} : Vector{} + T(1);
-        std::memcpy(&v, x + begin, sizeof(T) * (n - begin < lanes ? n - begin : lanes));
+        copy(&v, x + begin, n - begin);
         return dual ? T(1) - v : v;
     }
 
     static void store(Vector v, T* out, int64_t begin, int64_t n) {
-        std::memcpy(out + begin, &v, sizeof(T) * (n - begin < lanes ? n - begin : lanes));
+        copy(out + begin, &v, n - begin);
     }
 
     Vector scale(Vector x) const { return x + p * (T(1) - x); }
@@ -67,7 +76,7 @@ struct Row {
         for (int64_t i = (n - 1) / lanes * lanes; i >= 0; i -= lanes) {
             const Vector v = load(x, i, n), s = scale(v);
             Vector ahead{};
-            std::memcpy(&ahead, grad_x + i, sizeof(T) * (n - i < lanes ? n - i : lanes));
+            copy(&ahead, grad_x + i, n - i);
             store(ahead * behind / (s * s), grad_x, i, n);
             behind *= v / s;
         }

@@ -35,6 +35,7 @@ class Row:
         shortest: The least length of the last dimension.
         tolerance: Of the limit.
         native_op: Name of the operator in ``torch.ops.softly`` behind it, and its constants.
+        native_input: What that operator is given for the first tensor.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Row:
     shortest: int = 1
     tolerance: float = 1e-5
     native_op: tuple[str, tuple[Any, ...]] | None = None
+    native_input: Callable[[Tensor], Tensor] = torch.clone
 
     def __call__(self, *tensors: Tensor, **hyper: Any) -> Tensor:
         return self.function(*tensors, **{**self.hyper, **hyper})
@@ -191,13 +193,14 @@ def check_native(row: Row, monkeypatch: Any) -> None:
                     patch.setattr(native, "_module", module)
                     value = row(*tensors)
                     weights = torch.linspace(-1, 1, value.numel(), dtype=dtype).view_as(value)
-                    gradient = torch.autograd.grad(value, tensors, weights, create_graph=True)
+                    # The sine gives a second derivative to an operator that is linear.
+                    gradient = torch.autograd.grad(value.sin(), tensors, weights, create_graph=True)
                     plain = torch.autograd.grad(row(*tensors), tensors, weights)
                     second = torch.autograd.grad(sum((g**2).sum() for g in gradient), tensors)
                     results.append((value, *plain, *gradient, *second))
             torch.testing.assert_close(results[0], results[1], atol=tolerance, rtol=tolerance)
     operator = getattr(torch.ops.softly, name)
-    torch.library.opcheck(operator, (row.inputs(3)[0].requires_grad_(), *constants))
+    torch.library.opcheck(operator, (row.native_input(row.inputs(3)[0]).requires_grad_(), *constants))
 
 
 def _boolean(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -320,12 +323,13 @@ def _sorter_rows(
 
         return run
 
-    codes = options.pop("native_codes", None)
+    codes = options.pop("native_codes", ())
+    ranks = torch.arange(5, 0, -1, dtype=torch.float64).unsqueeze(0)
     native_ops = {
         "sort": ("network_values", codes),
         "permutation": ("network_matrix", codes),
-        "rank": None,
-        "topk": ("network_rows", (*codes, 2, None)) if codes else None,
+        "rank": ("network_rows", (*codes, 5, ranks)),
+        "topk": ("network_rows", (*codes, 2, None)),
     }
     return [
         Row(
@@ -360,4 +364,57 @@ SORTING = [
     *_sorter_rows("SoftSort", softly.SoftSort, {"steepness": 3.0}, {"steepness": 5.0}),
 ]
 
-ROWS = [*CORE, *SORTING]
+
+def _fastsort_row(method: str, regularization: str) -> Row:
+    def apply(x: Tensor, *, dim: int = -1, regularization: str, steepness: float) -> Tensor:
+        sorter = softly.FastSort(regularization=regularization, steepness=steepness)
+        return getattr(sorter, method)(x, dim=dim)
+
+    # Where some neighbours are pooled and some are not.
+    return Row(
+        f"FastSort.{method}[{regularization}]",
+        apply,
+        {"sort": lambda x: x.sort(-1).values, "rank": lambda x: x.argsort(-1).argsort(-1) + 1}[method],
+        {"steepness": 1e3},
+        hyper={"regularization": regularization, "steepness": 0.8},
+        other={"regularization": {"l2": "kl", "kl": "l2"}[regularization], "steepness": 0.6},
+        takes_dim=True,
+        native_op=("permutahedron", (regularization == "kl",)),
+        native_input=lambda x: torch.stack((x, x.flip(-1).exp()), -2),
+    )
+
+
+FASTSORT = [_fastsort_row(method, name) for method in ("sort", "rank") for name in ("l2", "kl")]
+
+SINKHORN = _sorter_rows("SinkhornSort", softly.SinkhornSort, {"steepness": 0.7}, {"steepness": 1.5})
+
+
+def _members(x: Tensor) -> Tensor:
+    """1 at the two largest, 0 elsewhere."""
+    return torch.zeros_like(x).scatter(-1, x.topk(2, -1).indices, 1.0)
+
+
+SELECTION = [
+    Row(
+        "TopKNetwork.topk",
+        lambda x, **hyper: softly.TopKNetwork(**hyper).topk(x, 2),
+        lambda x: _order(x).flip(-2)[..., :2, :],
+        {"steepness": 1e8},
+        hyper={"network": "splitter", "distribution": "cauchy", "steepness": 3.0},
+        other={"network": "odd_even", "distribution": "logistic", "steepness": 5.0},
+        shortest=2,
+        native_op=("network_rows", ("bitonic 5", 8, -1.0, 2, None)),
+    ),
+    Row(
+        "soft_topk",
+        lambda x, *, k, **hyper: softly.selection.soft_topk(x, k, **hyper),
+        _members,
+        {"steepness": 1e8},
+        hyper={"k": 2, "distribution": "logistic", "steepness": 3.0},
+        other={"k": 1.5, "distribution": "cauchy", "steepness": 5.0},
+        takes_dim=True,
+        shortest=2,
+    ),
+]
+
+ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN]

@@ -30,6 +30,15 @@ def test_contract(row: Row, check):
     check(row)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["cdf[cauchy]", "any[probabilistic]", "minimum", "bitonic.permutation", "SoftSort.sort"]
+)
+def test_inductor(name):
+    (row,) = (row for row in ROWS if row.name == name)
+    contract.check_compile(row, backend="inductor")
+
+
 @pytest.mark.native
 @pytest.mark.skipif(not native.available(), reason="the compiled kernels are not there")
 @pytest.mark.parametrize("row", [row for row in ROWS if row.native_op], ids=lambda row: row.name)

@@ -1,5 +1,6 @@
 """What a user gets: a quiet and light import, types, the command."""
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -52,6 +53,11 @@ def test_import_says_nothing():
     assert result.stderr == ""
 
 
+def test_import_leaves_the_compiler_alone():
+    # torch.compile's machinery takes as long to import as torch itself.
+    python("-c", "import sys, softly; assert not {'torch._dynamo', 'torch._inductor'} & set(sys.modules)")
+
+
 def test_library_imports_only_what_it_needs():
     allowed = set()
     for distribution in ("torch", "numpy", "safetensors"):
@@ -81,3 +87,21 @@ def test_version_has_one_source():
 @pytest.mark.parametrize("package", [softly, softly_lab])
 def test_package_is_typed(package):
     assert Path(package.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("required", ["0", "1"])
+def test_without_a_compiler_the_wheel_has_no_compiled_module(required, tmp_path):
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    environment = {**os.environ, "CXX": "/bin/false", "SOFTLY_REQUIRE_NATIVE": required}
+    result = subprocess.run(
+        [*command, "-C", f"build-dir={tmp_path / 'build'}", "-w", tmp_path / "dist", Path(__file__).parents[1]],
+        env=environment,
+        capture_output=True,
+    )
+    if required == "1":
+        assert result.returncode != 0
+    else:
+        assert [wheel.name for wheel in (tmp_path / "dist").iterdir()] == [
+            f"softly-{softly.__version__}-py3-none-any.whl"
+        ]

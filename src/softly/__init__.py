@@ -1,6 +1,6 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import distributions, native, sorting, tnorms
+from softly import distributions, native, selection, sorting, tnorms
 from softly.minmax import (
     Swap,
     argmax,
@@ -15,14 +15,19 @@ from softly.minmax import (
     minimum,
     swap,
 )
-from softly.sorting import NeuralSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
+from softly.selection import TopKCrossEntropy, TopKNetwork
+from softly.sorting import FastSort, NeuralSort, SinkhornSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FastSort",
     "NeuralSort",
+    "SinkhornSort",
     "SoftSort",
     "SortingNetwork",
+    "TopKCrossEntropy",
+    "TopKNetwork",
     "Swap",
     "argmax",
     "argmin",
@@ -38,6 +43,7 @@ __all__ = [
     "native",
     "permutation",
     "rank",
+    "selection",
     "sort",
     "sorting",
     "swap",

@@ -78,6 +78,34 @@ def _reachable(x: Tensor) -> bool:
     return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
 
 
+def constant(
+    name: str,
+    *,
+    forward: Callable[..., Tensor],
+    forward_shape: Callable[..., Tensor],
+    reference: Callable[..., Tensor],
+) -> Callable[..., Tensor]:
+    """Make a function of one tensor that has no derivative from a kernel and its reference.
+
+    Args:
+        name: The operator's name in ``torch.ops.softly``.
+        forward: ``(x, *constants) -> result``, annotated; ``x`` arrives contiguous and detached.
+        forward_shape: The same signature; gives an empty tensor of the shape that ``forward`` returns.
+        reference: ``(x, *constants) -> result`` in torch operations.
+
+    Returns:
+        ``(x, *constants) -> result``, which chooses between the kernel and the reference.
+    """
+    op = torch.library.custom_op(f"softly::{name}", forward, mutates_args=())
+    op.register_fake(forward_shape)
+
+    def apply(x: Tensor, *constants: Any) -> Tensor:
+        x = x.detach()
+        return op(x.contiguous(), *constants) if _reachable(x) else reference(x, *constants)
+
+    return apply
+
+
 def operator(
     name: str,
     *,

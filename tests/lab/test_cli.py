@@ -38,13 +38,6 @@ def test_unknown_command_is_refused():
     assert "towr" in result.stderr
 
 
-def test_tour_says_where_the_page_is(tmp_path):
-    result = command("tour", "--out", tmp_path / "page")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert str(tmp_path / "page" / "index.html") in result.stdout
-    assert (tmp_path / "page" / "index.html").stat().st_size > 10_000
-
-
 @pytest.mark.parametrize("package", ["typer", "rich", "matplotlib"])
 def test_missing_package_is_explained(package, tmp_path):
     # A None in sys.modules makes an import fail as if the package weren't installed.

@@ -2,16 +2,20 @@
 
 from softly.sorting import metrics, networks
 from softly.sorting.annealing import Annealer
+from softly.sorting.fastsort import FastSort
 from softly.sorting.functional import permutation, rank, sort, topk
 from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.sinkhorn import SinkhornSort
 from softly.sorting.softsort import SoftSort
 from softly.sorting.sorter import Sorter
 
 __all__ = [
     "Annealer",
+    "FastSort",
     "NeuralSort",
+    "SinkhornSort",
     "SoftSort",
     "Sorter",
     "SortingNetwork",

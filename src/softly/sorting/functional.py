@@ -6,14 +6,21 @@ from torch import Tensor
 
 from softly.distributions import Distribution
 from softly.sorting import networks
+from softly.sorting.fastsort import FastSort
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.sinkhorn import SinkhornSort
 from softly.sorting.softsort import SoftSort
 from softly.sorting.sorter import Sorter, Steepness
 
 __all__ = ["permutation", "rank", "sort", "topk"]
 
-_SORTERS: dict[str, type[Sorter]] = {"neuralsort": NeuralSort, "softsort": SoftSort}
+_SORTERS: dict[str, type[Sorter]] = {
+    "fastsort": FastSort,
+    "neuralsort": NeuralSort,
+    "sinkhornsort": SinkhornSort,
+    "softsort": SoftSort,
+}
 
 
 def get_sorter(
@@ -53,7 +60,7 @@ def sort(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is sorted.
         descending: From the largest.
@@ -85,7 +92,7 @@ def permutation(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is sorted.
         descending: From the largest.
@@ -118,7 +125,7 @@ def rank(
     Args:
         x: (..., n, ...) Values.
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is ranked.
         descending: Rank 1 is the largest.
@@ -151,7 +158,7 @@ def topk(
         x: (..., n, ...) Values.
         k: How many, in [1, n].
         sorter: A sorting network's name, another sorter's in lower case, or a `Sorter`.
-        steepness: Inverse temperature, > 0, or "auto"; 10 by default.
+        steepness: Inverse temperature, > 0, or "auto"; by default 10, and 1 for "fastsort".
         distribution: Of a network's swaps, "cauchy" by default.
         dim: The dimension that is searched.
         lengths, mask: Which entries there are, in lists of unequal length.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import distributions, native
+from softly._compiling import constant_result
 from softly.distributions import Distribution
 from softly.distributions.symmetric import Art
 from softly.minmax import symmetric
@@ -60,35 +61,33 @@ class SortingNetwork(Sorter):
             return f"{self.network} {n}"
         if self.network.n != n:
             raise ValueError(f"softly.SortingNetwork: the network has {self.network.n} wires, got {n} values.")
-        return _register(self.network)
-
-    def _constants(self, n: int) -> tuple[str, Distribution]:
-        return self._key(n), self.distribution
+        return register(self.network)
 
     def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return _run(_matrix, _matrix_reference, x * steepness, *self._constants(x.shape[-1]))
+        return _run(_matrix, _matrix_reference, x * steepness, self._key(x.shape[-1]), self.distribution)
 
     def _values(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         # The values of steepness * x at steepness 1, so that the kernels need not know of steepness.
-        return _run(_values, _values_reference, x * steepness, *self._constants(x.shape[-1])) / steepness
+        y = x * steepness
+        return _run(_values, _values_reference, y, self._key(x.shape[-1]), self.distribution) / steepness
 
     def _ranks(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         n = x.shape[-1]
         weights = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device).unsqueeze(0)
-        return _run(_rows, _rows_reference, x * steepness, *self._constants(n), n, weights).squeeze(-2)
+        return rows(x * steepness, self._key(n), self.distribution, n, weights).squeeze(-2)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return _run(_rows, _rows_reference, x * steepness, *self._constants(x.shape[-1]), k, None)
+        return rows(x * steepness, self._key(x.shape[-1]), self.distribution, k)
 
-    def _auto(self, n: int) -> float:
-        return _careful_steepness(self._key(n), self.distribution)
+    def _auto(self, n: int, k: int) -> float:
+        return careful_steepness(self._key(n), self.distribution)
 
     def extra_repr(self) -> str:
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
 
 
-@torch.compiler.assume_constant_result
-def _careful_steepness(key: str, distribution: Distribution) -> float:
+@constant_result
+def careful_steepness(key: str, distribution: Distribution) -> float:
     """Where the error of the network, at unit standard deviation, is at most a tenth."""
     error = distribution.swap_error * _network(key).depth
     return 10.0 * error if error else 1.0
@@ -97,7 +96,8 @@ def _careful_steepness(key: str, distribution: Distribution) -> float:
 _registered: dict[str, Network] = {}
 
 
-def _register(network: Network) -> str:
+def register(network: Network) -> str:
+    """A key for a network that is not known by name."""
     key = f"custom {network.n} {id(network)}"
     _registered[key] = network
     return key
@@ -116,10 +116,15 @@ def _network(key: str) -> Network:
 # layer is I + w (swap - I) with the same w on both wires of a comparator. Rows of P follow the same rule.
 
 
-@torch.compiler.assume_constant_result  # which has to be outside of the cache
+@constant_result  # which has to be outside of the cache
 def _layers(key: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """For each layer the partner of every wire, and 1 where a wire gets the smaller value, -1 where the larger."""
     return _cached_layers(key)
+
+
+@constant_result
+def _outputs(key: str) -> list[int]:
+    return list(_network(key).outputs)
 
 
 @lru_cache(maxsize=256)
@@ -159,8 +164,7 @@ def _matrix_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor
 
 def _rows_reference(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None) -> Tensor:
     """The rows of the k largest, or their sums by ``weights`` (m, k): from the last layer to the first, without P."""
-    n = y.shape[-1]
-    rows = torch.eye(n, dtype=y.dtype, device=y.device).flip(0)[:k]
+    rows = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)[_outputs(key)[:k], :]
     rows = rows if weights is None else weights @ rows
     rows = rows.expand(*y.shape[:-1], *rows.shape)
     for other, weight in reversed(_swaps(y, key, distribution)[1]):
@@ -185,7 +189,7 @@ _FAMILIES = (  # in the order of native/distributions.h
 )
 
 
-def _codes(distribution: Distribution) -> tuple[int, float] | None:
+def codes(distribution: Distribution) -> tuple[int, float] | None:
     """The kernels' number of a distribution and the strength of its replaced activations, -1 for none."""
     strength = -1.0
     if isinstance(distribution, Art):
@@ -196,16 +200,21 @@ def _codes(distribution: Distribution) -> tuple[int, float] | None:
     return None
 
 
-def _decode(number: int, strength: float) -> Distribution:
+def decode(number: int, strength: float) -> Distribution:
     distribution = distributions.get(_FAMILIES[number])
     return distribution if strength < 0 else distributions.art(distribution, strength=strength)
 
 
 def _run(operator: Any, reference: Any, y: Tensor, key: str, distribution: Distribution, *constants: Any) -> Tensor:
-    codes = _codes(distribution)
-    if codes is None:
+    numbers = codes(distribution)
+    if numbers is None:
         return reference(y, key, distribution, *constants)
-    return operator(y, key, *codes, *constants)
+    return operator(y, key, *numbers, *constants)
+
+
+def rows(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None = None) -> Tensor:
+    """The rows of the network's k largest outputs at steepness 1, or their sums by ``weights`` (m, k)."""
+    return _run(_rows, _rows_reference, y, key, distribution, k, weights)
 
 
 class _Plan:
@@ -213,9 +222,8 @@ class _Plan:
 
     def __init__(self, key: str, k: int | None) -> None:
         network = _network(key)
-        outputs = torch.arange(network.n, dtype=torch.int32)
-        if k is not None:
-            outputs = outputs.flip(0)[:k].contiguous()
+        chosen = range(network.n) if k is None else network.outputs[:k]
+        outputs = torch.tensor(chosen, dtype=torch.int32)
         wires = torch.tensor(network.wires, dtype=torch.int32)
         offsets = torch.tensor(network.offsets, dtype=torch.int32)
         create, size = native.function("sorting_plan"), native.function("sorting_plan_size")
@@ -348,19 +356,19 @@ _values = native.operator(
     forward=_values_forward,
     forward_shape=_values_shape,
     backward=_values_backward,
-    reference=lambda x, key, number, art: _values_reference(x, key, _decode(number, art)),
+    reference=lambda x, key, number, art: _values_reference(x, key, decode(number, art)),
 )
 _matrix = native.operator(
     "network_matrix",
     forward=_matrix_forward,
     forward_shape=_matrix_shape,
     backward=_matrix_backward,
-    reference=lambda x, key, number, art: _matrix_reference(x, key, _decode(number, art)),
+    reference=lambda x, key, number, art: _matrix_reference(x, key, decode(number, art)),
 )
 _rows = native.operator(
     "network_rows",
     forward=_rows_forward,
     forward_shape=_rows_shape,
     backward=_rows_backward,
-    reference=lambda x, key, number, art, k, weights: _rows_reference(x, key, _decode(number, art), k, weights),
+    reference=lambda x, key, number, art, k, weights: _rows_reference(x, key, decode(number, art), k, weights),
 )

@@ -80,6 +80,11 @@ class Network:
         """Number of comparators."""
         return sum(map(len, self.layers))
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The wires of the results, from the largest."""
+        return tuple(range(self.n - 1, -1, -1))
+
     @cached_property
     def wires(self) -> array:
         """All comparators, flat: ``i, j`` of the first, ``i, j`` of the second, ... as 32-bit integers."""
@@ -115,8 +120,7 @@ class Network:
             patterns: Number of random patterns for ``n > 16``, >= 1.
             seed: Seed of the random patterns.
         """
-        exhaustive = self.n <= EXHAUSTIVE_WIRES
-        row = _every_pattern(self.n) if exhaustive else _random_patterns(self.n, patterns, seed)
+        row = zero_one_patterns(self.n, patterns, seed)
         for i, j in chain.from_iterable(self.layers):
             row[i], row[j] = row[i] & row[j], row[i] | row[j]
         return not any(low & ~high for low, high in pairwise(row))
@@ -335,6 +339,11 @@ _SHALLOWEST: dict[int, tuple[Layer, ...]] = {
 
 
 # 0-1 patterns, a bit for each: an integer holds what all patterns have on one wire ------------------------
+
+
+def zero_one_patterns(n: int, patterns: int, seed: int) -> list[int]:
+    """For each wire, what all patterns have on it: every pattern where n is small, else random ones."""
+    return _every_pattern(n) if n <= EXHAUSTIVE_WIRES else _random_patterns(n, patterns, seed)
 
 
 def _every_pattern(n: int) -> list[int]:

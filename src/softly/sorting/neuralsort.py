@@ -65,10 +65,14 @@ class NeuralSort(Sorter):
 
 
 def _toward(x: Tensor, first: int, last: int) -> Tensor:
+    return torch.softmax(-misplacement(x)[..., first - 1 : last, :], -1)
+
+
+def misplacement(x: Tensor) -> Tensor:
+    """How far each input is from each rank, (..., n, n): ``Σⱼ |x - xⱼ| - (2r - n - 1) x`` up to a constant per rank."""
     # Up to what is the same for all inputs, (2r - n - 1) x - Σⱼ |x - xⱼ| is the sum of how far x lies on the wrong
     # side of the sorted values before and behind rank r: nothing cancels, and infinities hurt only themselves.
     ahead = torch.sort(x, -1).values.unsqueeze(-1) - x.unsqueeze(-2)
     below = torch.nn.functional.pad(torch.relu(ahead)[..., :-1, :].cumsum(-2), (0, 0, 1, 0))
     above = torch.nn.functional.pad(torch.relu(-ahead).flip(-2)[..., :-1, :].cumsum(-2), (0, 0, 1, 0)).flip(-2)
-    wrong = 2.0 * (below + above) + ahead.abs()
-    return torch.softmax(-wrong[..., first - 1 : last, :], -1)
+    return 2.0 * (below + above) + ahead.abs()

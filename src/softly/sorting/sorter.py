@@ -180,19 +180,19 @@ class Sorter(torch.nn.Module):
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
         return self._permutation(x, steepness).flip(-2)[..., :k, :]
 
-    def _auto(self, n: int) -> float:
-        """The steepness at which "auto" sorts ``n`` values of unit standard deviation.
+    def _auto(self, n: int, k: int) -> float:
+        """The steepness at which "auto" sorts ``n`` values of unit standard deviation, or selects k of them.
 
         Spread evenly, they are ``√12 / n`` apart. With the inverse of that as steepness, the logits of
         neighbours in rank differ by 1: a rank's mass is shared by a few neighbours, for any n and spread.
         """
         return n / math.sqrt(12.0)
 
-    def _steepness(self, x: Tensor) -> float | Tensor:
+    def _steepness(self, x: Tensor, k: int) -> float | Tensor:
         if not isinstance(self.steepness, str):
             return self.steepness
         spread = x.detach().std(-1, keepdim=True, correction=0)
-        return self._auto(x.shape[-1]) / torch.where(spread > 0, spread, 1.0)
+        return self._auto(x.shape[-1], k) / torch.where(spread > 0, spread, 1.0)
 
     def _rows(
         self, x: Tensor, dim: int, lengths: Tensor | None, mask: Tensor | None, method: str
@@ -242,7 +242,8 @@ class Sorter(torch.nn.Module):
 
         Those have the first and the last ranks, shared evenly; the finite entries are sorted as if alone.
         """
-        steepness, n = self._steepness(x), x.shape[-1]
+        n = x.shape[-1]
+        steepness = self._steepness(x, min(k, n) or n)
         batch, total = x.shape[:-1], n + below + above
         if what == "values":
             parts = [x.new_full((*batch, below), -torch.inf), self._values(x, steepness) if n else x]

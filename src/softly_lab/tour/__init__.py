@@ -62,6 +62,7 @@ def run(out: Path, *, stops: tuple[Stop, ...] = STOPS, console: Console | None =
             section = visit(stop)
             mark = f"[red]✗ {stop.title}" if section.error else f"[green]✓[/] {stop.title}"
             progress.update(task, description=mark, completed=1)
+            progress.stop_task(task)
             sections.append(section)
     for section in sections:
         if section.error:

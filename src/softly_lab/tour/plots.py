@@ -63,7 +63,7 @@ def panels(
 def svg(figure: Figure | str, name: str) -> str:
     """The figure as an SVG element for the page, in the page's colours, its ids beginning with ``name``."""
     if isinstance(figure, str):
-        return figure[figure.index("<svg") :]
+        return f'<div style="max-width: 36rem; margin: auto">{figure[figure.index("<svg") :]}</div>'
     buffer = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -20,18 +20,22 @@ PROSE = """
 <p>A sorting network compares and swaps pairs of values in a fixed pattern. With relaxed swaps it gives, instead of one
 permutation, the probability of every rank for every input: a doubly stochastic matrix with a gradient.</p>
 <p>So a network can learn from order alone. Below, a small CNN reads four-digit numbers, composed of scikit-learn's
-handwritten digits. It is never told a number, only which of {n} pictures shows the larger ones; after {seconds} it
-puts {exact:.0%} of all lists of {n} unseen numbers into exactly the right order.</p>
+handwritten digits. It is never told a number, only the order of the numbers in {n} pictures. After {steps} steps it
+gives {element:.0%} of unseen numbers their right rank, and {exact:.0%} of all lists of {n} are in order as a whole.</p>
 """
 
-N, DIGITS, BATCH, STEPS = 5, 4, 64, 300
+N, DIGITS, BATCH, STEPS = 5, 4, 48, 600
 
 
 def visit() -> Visit:
     """Draw a network at work, train the CNN, and show what it learned."""
-    run = train()
-    exact = run["exact"][-1]
-    prose = PROSE.format(n=N, seconds=f"{STEPS} steps", exact=exact)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the CNN is too small for more, which then only wait for each other
+    try:
+        run = train()
+    finally:
+        torch.set_num_threads(threads)
+    prose = PROSE.format(n=N, steps=STEPS, exact=run["exact"][-1], element=run["element"][-1])
     return Visit(prose, CODE, (network(), curves(run), examples(run)))
 
 
@@ -64,16 +68,14 @@ class Numbers:
 def reader() -> nn.Module:
     """A CNN from a picture to one number, whose scale is its own business."""
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1),
+        nn.Conv2d(1, 32, 4, stride=2, padding=1),
         nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 48, 3, padding=1),
+        nn.Conv2d(32, 64, 4, stride=4),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        nn.Conv2d(64, 32, 1),
+        nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(48 * 2 * 2 * DIGITS, 64),
-        nn.ReLU(),
-        nn.Linear(64, 1),
+        nn.Linear(32 * DIGITS, 1),
     )
 
 
@@ -81,7 +83,7 @@ def train() -> dict[str, list]:
     torch.manual_seed(0)
     known, unseen = Numbers(slice(0, 1400), 1), Numbers(slice(1400, None), 2)
     model, sorter = reader(), softly.SortingNetwork("odd_even", distribution="cauchy", steepness=10.0)
-    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
     test_images, test_numbers = unseen.draw(400)
     run: dict[str, list] = {"step": [], "loss": [], "exact": [], "element": []}
     for step in range(STEPS + 1):
@@ -89,7 +91,7 @@ def train() -> dict[str, list]:
         scores = model(images.flatten(0, 1)).reshape(BATCH, N)
         ranks = numbers.argsort(-1).argsort(-1) + 1
         loss = softly.sorting.ranking_loss(sorter.permutation(scores), ranks)
-        if step % 20 == 0:
+        if step % 30 == 0:
             with torch.no_grad():
                 guess = model(test_images.flatten(0, 1)).reshape(test_numbers.shape)
             run["step"].append(step)
@@ -112,7 +114,7 @@ def curves(run: dict[str, list]) -> Picture:
     accuracy.set(title="on unseen numbers", xlabel="training step", ylim=(0, 1), xlim=(0, STEPS))
     accuracy.legend(loc="lower right")
     numbers, guess = run["all"]
-    scatter.plot(numbers, guess, ".", color=BLUE, markersize=2.5, alpha=0.5)
+    scatter.plot(numbers.numpy(), guess.numpy(), ".", color=BLUE, markersize=2.5, alpha=0.5)
     scatter.set(title="what the CNN says, over what is shown", xlabel="number", ylabel="score")
     caption = "Training on the order of five numbers: accuracy, and the scale of numbers that the CNN found for itself."
     return Picture(figure, caption)
@@ -122,6 +124,6 @@ def examples(run: dict[str, list]) -> Picture:
     images, numbers, guess = run["images"][0], run["numbers"][0], run["guess"][0]
     figure, axes = panels(1, N, height=0.95)
     for ax, index in zip(axes, np.argsort(guess.numpy()), strict=True):
-        ax.imshow(images[index, 0], cmap="gray_r", interpolation="nearest", aspect="equal")
+        ax.imshow(images[index, 0].numpy(), cmap="gray_r", interpolation="nearest", aspect="equal")
         ax.set(title=f"{int(numbers[index]):04d} → {guess[index]:.2f}", xticks=[], yticks=[])
     return Picture(figure, "Five unseen numbers in the order that the CNN gives them, with its scores.")

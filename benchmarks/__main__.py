@@ -6,10 +6,10 @@ import importlib
 import torch
 
 import softly
-from benchmarks.harness import measure
+from benchmarks.harness import attainable_flops, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "tnorms", "topk")
+BENCHMARKS = ("fastsort", "sorting_network", "tnorms", "topk")
 
 
 def main() -> None:
@@ -28,7 +28,12 @@ def main() -> None:
         for case in importlib.import_module(f"benchmarks.{name}").cases():
             timings = measure(case)
             ours = timings.pop("softly")
-            print(f"  {case.name:<58} {ours.seconds * 1e6:>10.1f} µs")
+            print(f"  {case.name:<58} {ours.seconds * 1e6:>10.1f} µs", end="")
+            if case.flops is None:
+                print()
+            else:
+                rate, bound = case.flops / ours.seconds, attainable_flops()
+                print(f", {rate / 1e9:.1f} useful GFlop/s, {rate / bound:.0%} of a matrix product's {bound / 1e9:.0f}")
             for peer, timing in timings.items():
                 print(f"    {peer:<56} {timing.seconds * 1e6:>10.1f} µs {timing.ratio:>7.1f}×")
 

@@ -18,11 +18,13 @@ class Case:
         name: The task with its size.
         softly: Does it with softly.
         peers: The same by others; `benchmarks.baselines` has frozen, idiomatic torch.
+        flops: The floating-point operations that the task cannot do without, if they are what limits it.
     """
 
     name: str
     softly: Function
     peers: dict[str, Function]
+    flops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ def duration(function: Function, count: int) -> float:
     for _ in range(count):
         function()
     return (time.perf_counter() - started) / count
+
+
+def attainable_flops(seconds: float = 0.2) -> float:
+    """Floating-point operations a second: what the machine's matrix multiplication reaches, on its threads."""
+    a = torch.rand(512, 512)
+    count = repetitions(lambda: a @ a, seconds)
+    return 2 * 512**3 / min(duration(lambda: a @ a, count) for _ in range(5))
 
 
 def measure(case: Case, *, rounds: int = 15, seconds: float = 0.02) -> dict[str, Timing]:

@@ -228,8 +228,10 @@ struct Simd {
                 r[k + 4] = __builtin_shufflevector(u[k], u[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
             }
         } else if constexpr (width == 4) {
-            const V a = __builtin_shufflevector(r[0], r[1], 0, 4, 2, 6), b = __builtin_shufflevector(r[0], r[1], 1, 5, 3, 7);
-            const V c = __builtin_shufflevector(r[2], r[3], 0, 4, 2, 6), d = __builtin_shufflevector(r[2], r[3], 1, 5, 3, 7);
+            const V a = __builtin_shufflevector(r[0], r[1], 0, 4, 2, 6);
+            const V b = __builtin_shufflevector(r[0], r[1], 1, 5, 3, 7);
+            const V c = __builtin_shufflevector(r[2], r[3], 0, 4, 2, 6);
+            const V d = __builtin_shufflevector(r[2], r[3], 1, 5, 3, 7);
             r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
             r[1] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
             r[2] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
@@ -266,7 +268,8 @@ struct Simd {
                          __builtin_shufflevector(c, d, 1, 3, 9, 11, 5, 7, 13, 15);
             const V all = __builtin_shufflevector(ab, cd, 0, 2, 8, 10, 4, 6, 12, 14) +
                           __builtin_shufflevector(ab, cd, 1, 3, 9, 11, 5, 7, 13, 15);
-            const auto sum = __builtin_shufflevector(all, all, 0, 1, 2, 3) + __builtin_shufflevector(all, all, 4, 5, 6, 7);
+            const auto sum =
+                __builtin_shufflevector(all, all, 0, 1, 2, 3) + __builtin_shufflevector(all, all, 4, 5, 6, 7);
             add(to, __builtin_shufflevector(sum, sum, 0, 1));
             add(other, __builtin_shufflevector(sum, sum, 2, 3));
         } else {

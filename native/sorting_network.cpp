@@ -64,7 +64,9 @@ struct Block {
 // Calls f(begin, columns) on pieces of `width` columns.
 template <int width, typename F>
 void pieces(int64_t total, F&& f) {
-    for (int64_t begin = 0; begin < total; begin += width) f(begin, static_cast<int>(smaller<int64_t>(width, total - begin)));
+    for (int64_t begin = 0; begin < total; begin += width) {
+        f(begin, static_cast<int>(smaller<int64_t>(width, total - begin)));
+    }
 }
 
 // x (batch, columns) to one vector per column, placed by index; and back.
@@ -190,7 +192,9 @@ bool forward(const SortingPlan& plan, int distribution, double art, const T* x, 
                     continue;
                 }
                 gather(Block<T>(x + sample * n, n, samples), n, nullptr, y);
-                const auto row = [&](T* array) { return Collector<T>{{array + sample * to.stride, to.stride, samples}, {}}; };
+                const auto row = [&](T* array) {
+                    return Collector<T>{{array + sample * to.stride, to.stride, samples}, {}};
+                };
                 if (rows[0] && rows[1]) {
                     Collector<T> weights = row(rows[0]), densities = row(rows[1]), slopes = row(rows[2]);
                     forward_block<T>(plan, relaxation, y, [&](int32_t c, const Swap<T>& swap) {
@@ -214,7 +218,10 @@ bool forward(const SortingPlan& plan, int distribution, double art, const T* x, 
                 } else {
                     forward_block<T>(plan, relaxation, y, [](int32_t, const Swap<T>&) {});
                 }
-                if (to.out) scatter(y, plan.outputs, plan.output, Block<T>(to.out + sample * plan.outputs, plan.outputs, samples));
+                if (to.out) {
+                    const Block<T> out(to.out + sample * plan.outputs, plan.outputs, samples);
+                    scatter(y, plan.outputs, plan.output, out);
+                }
             }
         });
     });
@@ -304,7 +311,8 @@ bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int
                     for (int64_t c = size - 1; c >= 0; --c) {
                         T sum = 0;
                         for (int64_t p = 0; p < parts; ++p) sum += sums[(s * parts + p) * size + c];
-                        pull_back(single[plan.wires[2 * c]], single[plan.wires[2 * c + 1]], slopes[c], densities[c] * sum);
+                        T &gi = single[plan.wires[2 * c]], &gj = single[plan.wires[2 * c + 1]];
+                        pull_back(gi, gj, slopes[c], densities[c] * sum);
                     }
                     std::memcpy(grad_x + s * n, single, n * sizeof(T));
                 }
@@ -527,8 +535,12 @@ struct Strips {
 
     int64_t count() const { return calls.strips; }
     int64_t first_column(int64_t strip) const { return strip * granules * granule_columns; }
-    int64_t columns(int64_t strip) const { return smaller<int64_t>(granules * granule_columns, plan.n - first_column(strip)); }
-    int64_t row(int64_t strip) const { return (columns(strip) + granule_columns - 1) / granule_columns * granule_columns; }
+    int64_t columns(int64_t strip) const {
+        return smaller<int64_t>(granules * granule_columns, plan.n - first_column(strip));
+    }
+    int64_t row(int64_t strip) const {
+        return (columns(strip) + granule_columns - 1) / granule_columns * granule_columns;
+    }
 
     template <Pass pass, bool backwards>
     void run(int64_t begin, int64_t end, const T* weights, T* state, int64_t row, T* slots, T* sums) const {
@@ -550,17 +562,32 @@ struct Strips {
         for (int64_t k = 0; k < columns; ++k) state[(first_column(strip) + k) * row + k] = 1;
     }
     void write(int64_t strip, const T* state, T* matrix) const {
-        const int64_t row = this->row(strip), columns = this->columns(strip);
-        for (int64_t r = 0; r < plan.n; ++r) {
-            std::memcpy(matrix + r * plan.n + first_column(strip), state + plan.output[r] * row, columns * sizeof(T));
-        }
+        const int64_t row = this->row(strip);
+        copy(strip, [&](int64_t r, auto count) {
+            std::memcpy(matrix + r * plan.n + first_column(strip), state + plan.output[r] * row, count * sizeof(T));
+        });
     }
     void read(int64_t strip, const T* matrix, T* state) const {
-        const int64_t row = this->row(strip), columns = this->columns(strip);
-        for (int64_t r = 0; r < plan.n; ++r) {
+        const int64_t row = this->row(strip);
+        copy(strip, [&](int64_t r, auto count) {
             T* to = state + plan.output[r] * row;
-            std::memcpy(to, matrix + r * plan.n + first_column(strip), columns * sizeof(T));
-            for (int64_t k = columns; k < row; ++k) to[k] = 0;
+            std::memcpy(to, matrix + r * plan.n + first_column(strip), count * sizeof(T));
+            for (int64_t k = count; k < row; ++k) to[k] = 0;
+        });
+    }
+
+private:
+    // Calls f(rank, columns) for all rows, with a constant for the width that strips have but for the last one.
+    template <typename F>
+    void copy(int64_t strip, F&& f) const {
+        struct Full {
+            constexpr operator int64_t() const { return granules * granule_columns; }
+        };
+        const int64_t columns = this->columns(strip);
+        if (columns == Full()) {
+            for (int64_t r = 0; r < plan.n; ++r) f(r, Full());
+        } else {
+            for (int64_t r = 0; r < plan.n; ++r) f(r, columns);
         }
     }
 };
@@ -584,8 +611,9 @@ bool matrix_forward(const SortingPlan& plan, const T* weights, int64_t stride, T
             const int64_t sample = task / parts, part = task % parts;
             for (int64_t s = strips.count() * part / parts; s < strips.count() * (part + 1) / parts; ++s) {
                 strips.identity(s, state);
-                strips.template run<Pass::apply, false>(strips.calls.begin[s], strips.calls.begin[s + 1],
-                                                        weights + sample * stride, state, strips.row(s), nullptr, nullptr);
+                const int64_t first = strips.calls.begin[s], last = strips.calls.begin[s + 1];
+                strips.template run<Pass::apply, false>(first, last, weights + sample * stride, state, strips.row(s),
+                                                        nullptr, nullptr);
                 strips.write(s, state, out + sample * n * n);
             }
         }
@@ -746,7 +774,9 @@ struct Product {
     }
     int64_t slots_count() const {
         int64_t count = 0;
-        for (int32_t r = 0; r < plan.runs_count; ++r) count += int64_t{plan.runs[r].count} * softly::slots(plan.runs[r].kind);
+        for (int32_t r = 0; r < plan.runs_count; ++r) {
+            count += int64_t{plan.runs[r].count} * softly::slots(plan.runs[r].kind);
+        }
         return count;
     }
 };
@@ -798,8 +828,8 @@ bool rows_backward(const SortingPlan& plan, const T* kept, const T* rows, int64_
 
 // Weights, densities and slopes: into `kept`, or the weights alone into memory of our own. Calls f(weights, stride).
 template <typename T, typename F>
-bool with_weights(const SortingPlan& plan, int distribution, double art, const T* x, T* kept, int64_t batch, int threads,
-                  F&& f) {
+bool with_weights(const SortingPlan& plan, int distribution, double art, const T* x, T* kept, int64_t batch,
+                  int threads, F&& f) {
     const int64_t size = plan.size;
     if (kept != nullptr) {
         const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
@@ -833,7 +863,8 @@ bool network_values(const SortingPlan* plan, int distribution, double art, const
 }
 
 template <typename T>
-bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch, int threads) {
+bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch,
+                             int threads) {
     return values_backward(*plan, slopes, grad, grad_x, batch, threads);
 }
 
@@ -846,7 +877,8 @@ bool network_matrix(const SortingPlan* plan, int distribution, double art, const
 }
 
 template <typename T>
-bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch, int threads) {
+bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
+                             int threads) {
     const int64_t parts = parts_per_sample(batch, Strips<T>(*plan).count(), threads);
     return with_sums(*plan, kept, parts, grad_x, batch, threads, [&](T* sums) {
         return matrix_backward(*plan, kept, grad, sums, parts, batch, threads);

@@ -31,7 +31,8 @@ SOFTLY_DECLARE(
     bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
                                  int threads);
 
-    // out: (batch, k, n), rows @ P, for constant rows (k, outputs) that weigh P's rows; null is the identity, k = outputs.
+    // out: (batch, k, n), rows @ P, for constant rows (k, outputs) that weigh P's rows; null is the identity, of
+    // k = outputs.
     template <typename T>
     bool network_rows(const SortingPlan* plan, int distribution, double art, const T* x, const T* rows, int64_t k,
                       T* out, T* kept, int64_t batch, int threads);

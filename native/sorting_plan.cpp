@@ -17,8 +17,8 @@ using Layer = std::vector<Pair>;
 
 // Rows of 128 bytes, of which a first level cache of 32 kB holds this many beside what streams through.
 constexpr int32_t near_wires = 128;
-// With fewer layers than this, walking over sets of near wires one by one gains less than fusing all layers does.
-constexpr size_t near_layers = 4;
+// Fewer steps than this don't repay the overhead of walking over sets of near wires one by one.
+constexpr size_t near_steps = 2;
 
 struct StoredSchedule : Schedule {
     std::vector<int64_t> all_begin, all_slot;
@@ -72,23 +72,37 @@ struct Sets {
     }
 };
 
-// Layers first to last - 1; `near`: as many as connect near wires only.
+// Two layers that are fused, or a single one.
+struct Step {
+    size_t first, layers;
+};
+
+// An odd number of layers leaves the first one alone, where least of P is non-zero.
+std::vector<Step> steps(size_t depth) {
+    std::vector<Step> result;
+    if (depth % 2) result.push_back({0, 1});
+    for (size_t first = depth % 2; first < depth; first += 2) result.push_back({first, 2});
+    return result;
+}
+
+// Steps first to last - 1; `near`: they connect near wires only.
 struct Stretch {
     size_t first, last;
     bool near;
 };
 
-std::vector<Stretch> stretches(const std::vector<Layer>& layers, int32_t n) {
+std::vector<Stretch> stretches(const std::vector<Layer>& layers, const std::vector<Step>& steps, int32_t n) {
     std::vector<Stretch> result;
     size_t first = 0;
-    while (first < layers.size()) {
+    while (first < steps.size()) {
         size_t last = first;
         Sets sets(n);
-        for (bool near = true; near && last < layers.size(); last += near) {
-            for (Pair pair : layers[last]) near = sets.unite(pair) <= near_wires && near;
+        for (bool near = true; near && last < steps.size(); last += near) {
+            for (size_t l = steps[last].first; l < steps[last].first + steps[last].layers; ++l) {
+                for (Pair pair : layers[l]) near = sets.unite(pair) <= near_wires && near;
+            }
         }
-        const bool near = last - first >= std::min(near_layers, layers.size());
-        if (near) {
+        if (last - first >= std::min(near_steps, steps.size())) {
             result.push_back({first, last, true});
         } else if (!result.empty() && !result.back().near) {
             result.back().last = last = first + 1;
@@ -176,7 +190,8 @@ private:
     static void emit(const Run& run, std::vector<Run>& runs) {
         if (run.count > 0) runs.push_back(run);
     }
-    void alone(const Layer& layer, const std::vector<char>& used, int32_t number, Layer& placed, std::vector<Run>& runs) {
+    void alone(const Layer& layer, const std::vector<char>& used, int32_t number, Layer& placed,
+               std::vector<Run>& runs) {
         Run run{Run::singles, 0, rows(), number, 0, 0};
         for (size_t k = 0; k < layer.size(); ++k) {
             if (used[k]) continue;
@@ -194,15 +209,19 @@ private:
 void compile(Plan& plan, const std::vector<Layer>& layers) {
     Fusion fusion(plan);
     plan.all_layers.push_back(0);
-    for (const Layer& layer : layers) plan.all_layers.push_back(plan.all_layers.back() + static_cast<int32_t>(layer.size()));
+    for (const Layer& layer : layers) {
+        plan.all_layers.push_back(plan.all_layers.back() + static_cast<int32_t>(layer.size()));
+    }
 
-    for (const Stretch& stretch : stretches(layers, plan.n)) {
+    const std::vector<Step> all_steps = steps(layers.size());
+    for (const Stretch& stretch : stretches(layers, all_steps, plan.n)) {
         // Number the sets of wires that run one after the other.
         std::vector<int32_t> set(plan.n, 0);
         int32_t count = 1;
         if (stretch.near) {
             Sets sets(plan.n);
-            for (size_t l = stretch.first; l < stretch.last; ++l) {
+            const Step &begin = all_steps[stretch.first], &end = all_steps[stretch.last - 1];
+            for (size_t l = begin.first; l < end.first + end.layers; ++l) {
                 for (Pair pair : layers[l]) sets.unite(pair);
             }
             // Sets are gathered to blocks of near wires: small ones would make for short runs.
@@ -219,11 +238,11 @@ void compile(Plan& plan, const std::vector<Layer>& layers) {
             }
         }
         std::vector<std::vector<Run>> runs(count);
-        for (size_t l = stretch.first; l < stretch.last; l += 2) {
-            const bool fused = l + 1 < stretch.last;
+        for (size_t step = stretch.first; step < stretch.last; ++step) {
+            const size_t l = all_steps[step].first;
             std::vector<Layer> a(count), b(count);
             for (Pair pair : layers[l]) a[set[pair.first]].push_back(pair);
-            if (fused) {
+            if (all_steps[step].layers == 2) {
                 for (Pair pair : layers[l + 1]) b[set[pair.first]].push_back(pair);
             }
             Layer placed_a, placed_b;
@@ -271,7 +290,9 @@ public:
         for (int32_t k = run.count - 1; k >= 0; --k) claim(intervals_[k], [&](int32_t g) { end_[g] = k + 1; });
 
         for (int32_t k = 0; k < run.count; ++k) {
-            for (int r = 0; r < each; ++r) std::tie(low_[rows[each * k + r]], high_[rows[each * k + r]]) = intervals_[k];
+            for (int r = 0; r < each; ++r) {
+                std::tie(low_[rows[each * k + r]], high_[rows[each * k + r]]) = intervals_[k];
+            }
         }
         if (run.kind != Run::chains) return;
         const int32_t* links = plan_.links + run.links;
@@ -339,7 +360,8 @@ std::unique_ptr<StoredSchedule> make_schedule(const SortingPlan& plan, int granu
                 continue;
             }
             for (int32_t g = first; g < first + width; ++g) {
-                if (reach.begin(g) < reach.end(g)) calls[s].push_back({r, reach.begin(g), reach.end(g), g - first, 1, 0});
+                if (reach.begin(g) == reach.end(g)) continue;
+                calls[s].push_back({r, reach.begin(g), reach.end(g), g - first, 1, 0});
             }
         }
     }

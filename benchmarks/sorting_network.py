@@ -1,0 +1,96 @@
+"""Relaxed sorting networks with the Cauchy distribution: forward and backward, against torch and diffsort."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+import softly
+from benchmarks.baselines import sorting_network as baseline
+from benchmarks.harness import Case, Function, forward_backward
+from softly.sorting.networks import Network
+
+STEEPNESS = 10.0
+
+# Network, values, vectors, and whether diffsort takes part: its dense layers take minutes for 1,024 values.
+MATRICES = (
+    ("bitonic", 32, 64, True),
+    ("bitonic", 128, 64, True),
+    ("bitonic", 1024, 2, False),
+    ("odd_even", 32, 64, True),
+    ("odd_even", 128, 16, True),
+)
+VALUES = (("bitonic", 128, 256), ("bitonic", 1024, 64), ("odd_even", 128, 256))
+ROWS = (("bitonic", 1024, 16, 5),)
+THREADED = (("bitonic", 128, 64),)
+
+
+def cases() -> Iterator[Case]:
+    for name, n, batch, peer in MATRICES:
+        network, x = softly.sorting.networks.get(name, n), _inputs(batch, n)
+        layers = baseline.prepare(network.layers, n)
+        ours = softly.SortingNetwork(name, steepness=STEEPNESS).permutation
+        torch.testing.assert_close(ours(x), baseline.permutation(x, layers, STEEPNESS), atol=1e-5, rtol=0)
+        peers = {"torch": forward_backward(_with(baseline.permutation, layers), x)}
+        if peer:
+            peers.update(_diffsort(name, n, x))
+        flops = 12.0 * batch * _entries(network)
+        yield Case(f"{name}, matrix of {batch} × {n}", forward_backward(ours, x), peers, flops)
+    for name, n, batch in VALUES:
+        network, x = softly.sorting.networks.get(name, n), _inputs(batch, n)
+        layers = baseline.prepare(network.layers, n)
+        ours = softly.SortingNetwork(name, steepness=STEEPNESS).sort
+        torch.testing.assert_close(ours(x), baseline.values(x, layers, STEEPNESS), atol=1e-4, rtol=0)
+        peers = {"torch": forward_backward(_with(baseline.values, layers), x)}
+        yield Case(f"{name}, values of {batch} × {n}", forward_backward(ours, x), peers)
+    for name, n, batch, k in ROWS:
+        sorter, x = softly.SortingNetwork(name, steepness=STEEPNESS), _inputs(batch, n)
+        ours = forward_backward(lambda x, k=k, sorter=sorter: sorter.topk(x, k), x)
+        peers = {"rows of the whole matrix": forward_backward(sorter.permutation, x)}
+        yield Case(f"{name}, top {k} rows of {batch} × {n}", ours, peers)
+    for name, n, batch in THREADED:
+        call = forward_backward(softly.SortingNetwork(name, steepness=STEEPNESS).permutation, _inputs(batch, n))
+        yield Case(f"{name}, matrix of {batch} × {n}, two threads", _on(2, call), {"one": _on(1, call)})
+
+
+def _inputs(batch: int, n: int) -> Tensor:
+    return torch.randn(batch, n, generator=torch.Generator().manual_seed(0))
+
+
+def _with(function: Callable[..., Tensor], layers: baseline.Layers) -> Callable[[Tensor], Tensor]:
+    return lambda x: function(x, layers, STEEPNESS)
+
+
+def _on(threads: int, call: Function) -> Function:
+    def threaded() -> object:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return call()
+        finally:
+            torch.set_num_threads(before)
+
+    return threaded
+
+
+def _diffsort(name: str, n: int, x: Tensor) -> dict[str, Function]:
+    try:
+        from diffsort import DiffSortNet
+    except ImportError:
+        return {}
+    sorter = DiffSortNet(name, n, steepness=STEEPNESS, distribution="cauchy")
+    return {"diffsort": forward_backward(lambda x: sorter(x)[1], x)}
+
+
+def _entries(network: Network) -> int:
+    """How many entries of P the comparators change, without those that are zero by structure.
+
+    Each takes 5 operations forwards (the difference, and two multiplications with additions) and 7 backwards.
+    """
+    support = [1 << wire for wire in range(network.n)]
+    entries = 0
+    for layer in network.layers:
+        for i, j in layer:
+            support[i] = support[j] = support[i] | support[j]
+            entries += support[i].bit_count()
+    return entries

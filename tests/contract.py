@@ -415,6 +415,14 @@ SELECTION = [
         takes_dim=True,
         shortest=2,
     ),
+    Row(
+        "TopKGate",
+        lambda x, *, k, **hyper: softly.selection.TopKGate(k, **hyper)(x),
+        lambda x: torch.softmax(torch.where(_members(x) > 0, x, -torch.inf), -1),
+        {"steepness": 1e8},
+        hyper={"k": 2, "distribution": "logistic", "steepness": 3.0},
+        other={"k": 1, "distribution": "cauchy", "steepness": 5.0},
+    ),
 ]
 
 ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN]

@@ -32,6 +32,7 @@ STOPS = (
     Stop("T-conorms", "tconorms"),
     Stop("The relaxed minimum", "minimum"),
     Stop("Sorting", "sorting"),
+    Stop("Top-k", "topk"),
 )
 
 

@@ -209,6 +209,14 @@ def test_infinities_sort_to_the_ends(sorter):
     assert P[0, 5].eq(0).all()
 
 
+@every
+def test_one_value_has_its_gradient(sorter):
+    for result in (sorter.sort, sorter.rank, sorter.permutation, functools.partial(sorter.topk, k=1)):
+        x = batch(3, 1).requires_grad_()
+        (grad,) = torch.autograd.grad(result(x).sum(), x)
+        assert torch.equal(grad, torch.full_like(x, 1.0 if result == sorter.sort else 0.0))
+
+
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_every_symmetric_distribution(name):
     sorter = softly.SortingNetwork("bitonic", distribution=name, steepness=100.0)

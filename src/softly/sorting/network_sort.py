@@ -154,9 +154,14 @@ def _values_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor
     return _swaps(y, key, distribution)[0]
 
 
+def _constant(value: Tensor, y: Tensor) -> Tensor:
+    """``value``, broadcast to ``y`` and with derivative 0 in it: a single wire has no comparator to bring one."""
+    return torch.where(torch.ones((), dtype=torch.bool, device=y.device), value, y)
+
+
 def _matrix_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor:
     n = y.shape[-1]
-    P = torch.eye(n, dtype=y.dtype, device=y.device).expand(*y.shape, n)
+    P = _constant(torch.eye(n, dtype=y.dtype, device=y.device), y.unsqueeze(-1))
     for other, weight in _swaps(y, key, distribution)[1]:
         P = P + weight.unsqueeze(-1) * (P.index_select(-2, other) - P)
     return P
@@ -166,7 +171,7 @@ def _rows_reference(y: Tensor, key: str, distribution: Distribution, k: int, wei
     """The rows of the k largest, or their sums by ``weights`` (m, k): from the last layer to the first, without P."""
     rows = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)[_outputs(key)[:k], :]
     rows = rows if weights is None else weights @ rows
-    rows = rows.expand(*y.shape[:-1], *rows.shape)
+    rows = _constant(rows, y.unsqueeze(-2))
     for other, weight in reversed(_swaps(y, key, distribution)[1]):
         rows = rows + weight.unsqueeze(-2) * (rows.index_select(-1, other) - rows)
     return rows

@@ -42,9 +42,9 @@ class Config:
     data: str = "digits"
     p_k: tuple[float, ...] = (0.5, 0.0, 0.0, 0.0, 0.5)
     ks: tuple[int, ...] = (1, 2, 3, 5)
-    steepnesses: tuple[float, ...] = (0.125, 0.5, 2.0, 8.0)
+    steepnesses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     hidden: int = 64
-    epochs: int = 100
+    epochs: int = 60
     batch_size: int = 50
     learning_rate: float = 1e-3
     validation: float = 0.2
@@ -53,7 +53,7 @@ class Config:
 
 
 DIGITS = Config()
-CIFAR100 = Config(data="cifar100", hidden=256, epochs=30, batch_size=100)
+CIFAR100 = Config(data="cifar100", hidden=256, epochs=20, batch_size=100)
 
 
 @dataclass(frozen=True)

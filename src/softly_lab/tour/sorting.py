@@ -124,6 +124,6 @@ def examples(run: dict[str, list]) -> Picture:
     images, numbers, guess = run["images"][0], run["numbers"][0], run["guess"][0]
     figure, axes = panels(1, N, height=0.95)
     for ax, index in zip(axes, np.argsort(guess.numpy()), strict=True):
-        ax.imshow(images[index, 0], cmap="gray_r", interpolation="nearest", aspect="equal")
+        ax.imshow(images[index, 0].numpy(), cmap="gray_r", interpolation="nearest", aspect="equal")
         ax.set(title=f"{int(numbers[index]):04d} → {guess[index]:.2f}", xticks=[], yticks=[])
     return Picture(figure, "Five unseen numbers in the order that the CNN gives them, with its scores.")

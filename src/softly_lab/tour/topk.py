@@ -58,12 +58,12 @@ def example(images: Tensor, labels: Tensor, scores: Tensor, sorter: softly.TopKN
     # Not too close to a tie, so that the order is plain to see.
     chosen = int(torch.where(two.indices[:, 1] == labels, (lead - 1.0).abs(), torch.inf).argmin())
     k, label = len(P_K), int(labels[chosen])
-    P = sorter.topk(scores[chosen], k)
-    weights = torch.tensor(P_K).flip(0).cumsum(0).flip(0)
+    P = sorter.topk(scores[chosen], k).numpy()
+    weights = np.cumsum(P_K[::-1])[::-1]
     accepted = weights @ P
     figure = Figure(figsize=(9.0, 2.3), layout="constrained")
     picture, ranks, granted, result = figure.subplots(1, 4, width_ratios=(1.1, 4, 1, 3))
-    picture.imshow(images[chosen].reshape(8, 8), cmap="gray_r", interpolation="nearest")
+    picture.imshow(images[chosen].reshape(8, 8).numpy(), cmap="gray_r", interpolation="nearest")
     picture.set(title=f"a {label}", xticks=[], yticks=[])
     ranks.imshow(P, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for r, c in np.ndindex(*P.shape):

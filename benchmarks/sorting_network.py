@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).permutation
         torch.testing.assert_close(ours(x), baseline.permutation(x, layers, STEEPNESS), atol=1e-5, rtol=0)
-        peers = {"torch": forward_backward(_with(baseline.permutation, layers), x)}
+        peers = {"torch, gathered": forward_backward(_with(baseline.permutation, layers), x)}
         if peer:
             peers.update(_diffsort(name, n, x))
         flops = 12.0 * batch * _entries(network)
@@ -41,7 +41,11 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).sort
         torch.testing.assert_close(ours(x), baseline.values(x, layers, STEEPNESS), atol=1e-4, rtol=0)
-        peers = {"torch": forward_backward(_with(baseline.values, layers), x)}
+        ends = [(torch.tensor(i), torch.tensor(j)) for i, j in (zip(*layer, strict=True) for layer in network.layers)]
+        peers = {
+            "torch": forward_backward(_with(baseline.assigned_values, ends), x),
+            "torch, gathered": forward_backward(_with(baseline.values, layers), x),
+        }
         yield Case(f"{name}, values of {batch} × {n}", forward_backward(ours, x), peers)
     for name, n, batch, k in ROWS:
         sorter, x = softly.SortingNetwork(name, steepness=STEEPNESS), _inputs(batch, n)
@@ -57,7 +61,7 @@ def _inputs(batch: int, n: int) -> Tensor:
     return torch.randn(batch, n, generator=torch.Generator().manual_seed(0))
 
 
-def _with(function: Callable[..., Tensor], layers: baseline.Layers) -> Callable[[Tensor], Tensor]:
+def _with(function: Callable[..., Tensor], layers: list[tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x, layers, STEEPNESS)
 
 

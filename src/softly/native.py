@@ -78,6 +78,15 @@ def _reachable(x: Tensor) -> bool:
     return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
 
 
+def _plain(x: Tensor) -> bool:
+    """Whether nothing but autograd watches ``x``: no compiler, no mode that sees every operator, no subclass."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not torch._C._len_torch_dispatch_stack()
+    )
+
+
 def constant(
     name: str,
     *,
@@ -101,7 +110,9 @@ def constant(
 
     def apply(x: Tensor, *constants: Any) -> Tensor:
         x = x.detach()
-        return op(x.contiguous(), *constants) if _reachable(x) else reference(x, *constants)
+        if not _reachable(x):
+            return reference(x, *constants)
+        return (forward if _plain(x) else op)(x.contiguous(), *constants)
 
     return apply
 
@@ -144,15 +155,29 @@ def operator(
             # The gradient itself is to be differentiated: the reference can do that, to any order.
             (grad_x,) = torch.autograd.grad(reference(x, *ctx.constants), x, grad, create_graph=True)
         else:
-            grad_x = backward_op(grad.contiguous(), x, *kept, *ctx.constants)
+            run = backward if _plain(grad) and _plain(x) else backward_op
+            grad_x = run(grad.contiguous(), x, *kept, *ctx.constants)
         return (grad_x, *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
+    class Kernel(torch.autograd.Function):
+        """The same without torch's dispatcher, whose way through Python costs more than many a kernel."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, *constants: Any) -> Tensor:
+            output = forward(x, *constants)
+            setup_context(ctx, (x, *constants), output)
+            return output[0] if isinstance(output, tuple) else output
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return differentiate(ctx, grad)
+
     def apply(x: Tensor, *constants: Any) -> Tensor:
         if not _reachable(x):
             return reference(x, *constants)
-        output = forward_op(x.contiguous(), *constants)
+        output = (Kernel.apply if _plain(x) else forward_op)(x.contiguous(), *constants)
         return output[0] if isinstance(output, tuple) else output
 
     return apply

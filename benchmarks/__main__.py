@@ -6,7 +6,7 @@ import importlib
 import torch
 
 import softly
-from benchmarks.harness import attainable_flops, measure
+from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
 BENCHMARKS = ("fastsort", "sorting_network", "tnorms", "topk")
@@ -21,6 +21,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
     torch.set_num_threads(options.threads)
+    keep_freed_memory()
     print(f"softly {softly.__version__}, kernels: {softly.native.isa() or 'none'}, ", end="")
     print(f"torch {torch.__version__}, threads: {options.threads}")
     for name in options.names or BENCHMARKS:

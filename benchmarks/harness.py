@@ -1,5 +1,6 @@
 """Times functions against each other: interleaved, so that a busy machine slows all of them alike."""
 
+import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -61,6 +62,17 @@ def duration(function: Function, count: int) -> float:
     for _ in range(count):
         function()
     return (time.perf_counter() - started) / count
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed, so that nobody's time is that of the kernel handing out zeroed pages anew."""
+    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # another C library
+        return
+    mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(M_MMAP_THRESHOLD, 2**25)
 
 
 def attainable_flops(seconds: float = 0.2) -> float:

@@ -31,7 +31,10 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).permutation
         torch.testing.assert_close(ours(x), baseline.permutation(x, layers, STEEPNESS), atol=1e-5, rtol=0)
-        peers = {"torch, gathered": forward_backward(_with(baseline.permutation, layers), x)}
+        peers = {
+            "torch": forward_backward(_assigned(network, matrix=True), x),
+            "torch, gathered": forward_backward(_with(baseline.permutation, layers), x),
+        }
         if peer:
             peers.update(_diffsort(name, n, x))
         flops = 12.0 * batch * _entries(network)
@@ -41,9 +44,8 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).sort
         torch.testing.assert_close(ours(x), baseline.values(x, layers, STEEPNESS), atol=1e-4, rtol=0)
-        ends = [(torch.tensor(i), torch.tensor(j)) for i, j in (zip(*layer, strict=True) for layer in network.layers)]
         peers = {
-            "torch": forward_backward(_with(baseline.assigned_values, ends), x),
+            "torch": forward_backward(_assigned(network, matrix=False), x),
             "torch, gathered": forward_backward(_with(baseline.values, layers), x),
         }
         yield Case(f"{name}, values of {batch} × {n}", forward_backward(ours, x), peers)
@@ -61,7 +63,12 @@ def _inputs(batch: int, n: int) -> Tensor:
     return torch.randn(batch, n, generator=torch.Generator().manual_seed(0))
 
 
-def _with(function: Callable[..., Tensor], layers: list[tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
+def _assigned(network: Network, *, matrix: bool) -> Callable[[Tensor], Tensor]:
+    ends = [(torch.tensor(i), torch.tensor(j)) for i, j in (zip(*layer, strict=True) for layer in network.layers)]
+    return lambda x: baseline.assigned(x, ends, STEEPNESS, matrix)
+
+
+def _with(function: Callable[..., Tensor], layers: baseline.Layers) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x, layers, STEEPNESS)
 
 

@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "isotonic.h"
 #include "largest.h"
+#include "logsumexp.h"
 #include "sorting_network.h"
 #include "threshold.h"
 #include "tnorms.h"
@@ -101,4 +102,8 @@ NB_MODULE(_native, m) {
     define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
     define(m, "largest_f32", SOFTLY_SELECT(largest<float>));
     define(m, "largest_f64", SOFTLY_SELECT(largest<double>));
+    define(m, "logsumexp_f32", SOFTLY_SELECT(logsumexp<float>));
+    define(m, "logsumexp_f64", SOFTLY_SELECT(logsumexp<double>));
+    define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
+    define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 }

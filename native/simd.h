@@ -111,6 +111,16 @@ struct Simd {
     static V set(T value) { return value - V{}; }
     static V zero() { return V{}; }
     static V select(Mask mask, V yes, V no) { return mask ? yes : no; }
+    // Bit k is set where element k of the mask is.
+    static uint32_t bits(Mask mask) {
+#if defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
+        if constexpr (sizeof(T) == 8) return static_cast<uint32_t>(_mm256_movemask_pd((__m256d)mask));
+#endif
+        uint32_t all = 0;
+        for (int lane = 0; lane < width; ++lane) all |= static_cast<uint32_t>(mask[lane] & 1) << lane;
+        return all;
+    }
     static V abs(V x) { return (V)((U)x & ~(U)set(T(-0.0))); }
     // b where either is NaN, which is how the instruction has it.
     static V min(V a, V b) {

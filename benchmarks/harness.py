@@ -1,7 +1,6 @@
 """Times functions against each other: interleaved, so that a busy machine slows all of them alike."""
 
 import ctypes
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call, and by which factor softly was faster in the median round."""
+    """Seconds a call in the best of all rounds, and how many times those of softly they are."""
 
     seconds: float
     ratio: float
@@ -90,10 +89,5 @@ def measure(case: Case, *, rounds: int = 15, seconds: float = 0.02) -> dict[str,
     for _ in range(rounds):
         for name, function in functions.items():
             times[name].append(duration(function, counts[name]))
-    return {
-        name: Timing(
-            statistics.median(taken),
-            statistics.median(a / b for a, b in zip(taken, times["softly"], strict=True)),
-        )
-        for name, taken in times.items()
-    }
+    best = {name: min(taken) for name, taken in times.items()}
+    return {name: Timing(seconds, seconds / best["softly"]) for name, seconds in best.items()}

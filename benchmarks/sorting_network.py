@@ -22,7 +22,7 @@ MATRICES = (
 )
 VALUES = (("bitonic", 128, 256), ("bitonic", 1024, 64), ("odd_even", 128, 256))
 ROWS = (("bitonic", 1024, 16, 5),)
-THREADED = (("bitonic", 128, 64),)
+THREADED = (("bitonic", 128, 64), ("bitonic", 128, 256), ("odd_even", 128, 256))
 
 
 def cases() -> Iterator[Case]:
@@ -55,7 +55,10 @@ def cases() -> Iterator[Case]:
         peers = {"rows of the whole matrix": forward_backward(sorter.permutation, x)}
         yield Case(f"{name}, top {k} rows of {batch} × {n}", ours, peers)
     for name, n, batch in THREADED:
-        call = forward_backward(softly.SortingNetwork(name, steepness=STEEPNESS).permutation, _inputs(batch, n))
+        sorter, x = softly.SortingNetwork(name, steepness=STEEPNESS), _inputs(batch, n).requires_grad_()
+        # Without a sum to differentiate: torch's own threads go on spinning after it, on the cores that these need.
+        weights = torch.randn(batch, n, n, generator=torch.Generator().manual_seed(1))
+        call = lambda sorter=sorter, x=x, w=weights: torch.autograd.grad(sorter.permutation(x), x, w)  # noqa: E731
         yield Case(f"{name}, matrix of {batch} × {n}, two threads", _on(2, call), {"one": _on(1, call)})
 
 

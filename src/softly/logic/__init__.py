@@ -1,12 +1,20 @@
 """Logic gate networks: learned by gradient descent, run on bits."""
 
 from softly.logic import gates, parametrizations, wiring
+from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
+from softly.logic.network import LogicNetwork
 
 __all__ = [
+    "ColumnEncoding",
+    "Encoding",
     "GroupSum",
     "LogicLayer",
+    "LogicNetwork",
     "Logit",
+    "OneHot",
+    "Thermometer",
+    "Threshold",
     "gates",
     "parametrizations",
     "wiring",

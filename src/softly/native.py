@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -52,7 +52,8 @@ def isa() -> str | None:
     return _module.isa() if _module is not None else None
 
 
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16"}
+_FULL = (torch.float32, torch.float64)
 
 
 def function(name: str) -> Callable[..., Any]:
@@ -73,9 +74,9 @@ def transformed(x: Tensor) -> bool:
     return wrapped or torch.autograd.forward_ad._current_level >= 0
 
 
-def _reachable(x: Tensor) -> bool:
+def _reachable(x: Tensor, dtypes: Sequence[torch.dtype] = _FULL) -> bool:
     """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, outside function transforms."""
-    return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
+    return _module is not None and x.device.type == "cpu" and x.dtype in dtypes and not transformed(x)
 
 
 def constant(
@@ -111,48 +112,69 @@ def operator(
     *,
     forward: Callable[..., Any],
     forward_shape: Callable[..., Any],
-    backward: Callable[..., Tensor],
+    backward: Callable[..., Any],
     reference: Callable[..., Tensor],
+    tensors: int = 1,
+    dtypes: Sequence[torch.dtype] = _FULL,
 ) -> Callable[..., Tensor]:
-    """Make a differentiable function of one tensor from a pair of kernels and their reference.
+    """Make a differentiable function of one tensor, or several, from a pair of kernels and their reference.
 
     Args:
         name: The operator's name in ``torch.ops.softly``; its backward is ``<name>_backward``.
-        forward: ``(x, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more than x.
-            Annotated, as ``torch.library.custom_op`` wants it; ``x`` arrives contiguous.
+        forward: ``(*tensors, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more.
+            Annotated, as ``torch.library.custom_op`` wants it; the tensors arrive contiguous.
         forward_shape: The same signature; gives empty tensors of the shapes that ``forward`` returns.
-        backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated.
-        reference: ``(x, *constants) -> result`` in differentiable torch operations.
+        backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated. Of several tensors ``(grad, *tensors, *kept,
+            *constants, wanted) -> list of gradients``, with ``wanted: list[bool]``; those not wanted may be empty.
+        reference: ``(*tensors, *constants) -> result`` in differentiable torch operations.
+        tensors: How many of the arguments are differentiated, the first ones.
+        dtypes: Of the tensors that the kernels know.
 
     Returns:
-        ``(x, *constants) -> result``, which chooses between the kernels and the reference.
+        ``(*tensors, *constants) -> result``, which chooses between the kernels and the reference.
     """
     forward_op = torch.library.custom_op(f"softly::{name}", forward, mutates_args=())
     forward_op.register_fake(forward_shape)
     backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
-    backward_op.register_fake(lambda grad, x, *rest: torch.empty_like(x))
-    num_constants = len(inspect.signature(forward).parameters) - 1
+    if tensors == 1:
+        backward_op.register_fake(lambda grad, x, *rest: torch.empty_like(x))
+    else:
+        backward_op.register_fake(
+            lambda grad, *rest: [
+                torch.empty_like(x) if wanted else x.new_empty(0)
+                for x, wanted in zip(rest[:tensors], rest[-1], strict=True)
+            ]
+        )
+    num_constants = len(inspect.signature(forward).parameters) - tensors
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, *ctx.constants = inputs
+        ctx.constants = inputs[tensors:]
         kept = output[1:] if isinstance(output, tuple) else ()
-        ctx.save_for_backward(x, *kept)
+        ctx.save_for_backward(*inputs[:tensors], *kept)
 
     def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        x, *kept = ctx.saved_tensors
+        xs, kept = ctx.saved_tensors[:tensors], ctx.saved_tensors[tensors:]
+        wanted = list(ctx.needs_input_grad[:tensors])
         if torch.is_grad_enabled():
             # The gradient itself is to be differentiated: the reference can do that, to any order.
-            (grad_x,) = torch.autograd.grad(reference(x, *ctx.constants), x, grad, create_graph=True)
+            chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
+            result = torch.autograd.grad(reference(*xs, *ctx.constants), chosen, grad, create_graph=True)
+            found = iter(result)
+            grads = [next(found) if needed else None for needed in wanted]
+        elif tensors == 1:
+            grads = [backward_op(grad.contiguous(), *xs, *kept, *ctx.constants)]
         else:
-            grad_x = backward_op(grad.contiguous(), x, *kept, *ctx.constants)
-        return (grad_x, *[None] * num_constants)
+            result = backward_op(grad.contiguous(), *xs, *kept, *ctx.constants, wanted)
+            grads = [g if needed else None for g, needed in zip(result, wanted, strict=True)]
+        return (*grads, *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
-    def apply(x: Tensor, *constants: Any) -> Tensor:
-        if not _reachable(x):
-            return reference(x, *constants)
-        output = forward_op(x.contiguous(), *constants)
+    def apply(*arguments: Any) -> Tensor:
+        xs, constants = arguments[:tensors], arguments[tensors:]
+        if not all(_reachable(x, dtypes) for x in xs):
+            return reference(*arguments)
+        output = forward_op(*(x.contiguous() for x in xs), *constants)
         return output[0] if isinstance(output, tuple) else output
 
     return apply

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
+
+from softly import native
+from softly.logic.gates import COEFFICIENTS
 
 
 def reference(
@@ -39,8 +43,89 @@ def reference(
             rows = rows * factor + (rows * (1.0 - factor)).detach()
         a, b = rows.index_select(0, first).to(chosen.dtype), rows.index_select(0, second).to(chosen.dtype)
         c0, c1, c2, c3 = chosen.unsqueeze(-1).unbind(1)
-        rows = c0 + c1 * a + (c2 + c3 * a) * b
+        rows = (c3 * a + c2) * b + (c1 * a + c0)
     return rows.unflatten(0, (groups, -1)).sum(1) if groups else rows
+
+
+def _shape(
+    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
+) -> Tensor:
+    return coefficients.new_empty(groups or sizes[-1], rows.shape[1])
+
+
+def _forward(
+    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
+) -> Tensor:
+    out = _shape(rows, coefficients, wires, sizes, grad_factors, groups)
+    widths = torch.tensor(sizes)
+    status = native.kernel("logic_forward", rows.dtype)(
+        rows.data_ptr(),
+        coefficients.data_ptr(),
+        wires.data_ptr(),
+        widths.data_ptr(),
+        len(sizes),
+        *rows.shape,
+        groups,
+        out.data_ptr(),
+        torch.get_num_threads(),
+    )
+    _check(status)
+    return out
+
+
+def _backward(
+    grad: Tensor,
+    rows: Tensor,
+    coefficients: Tensor,
+    wires: Tensor,
+    sizes: list[int],
+    grad_factors: list[float],
+    groups: int,
+    wanted: list[bool],
+) -> list[Tensor]:
+    grad_rows = torch.empty_like(rows) if wanted[0] else rows.new_empty(0)
+    grad_coefficients = torch.empty_like(coefficients)
+    widths, factors = torch.tensor(sizes), torch.tensor(grad_factors, dtype=torch.float64)
+    status = native.kernel("logic_backward", rows.dtype)(
+        rows.data_ptr(),
+        coefficients.data_ptr(),
+        wires.data_ptr(),
+        widths.data_ptr(),
+        factors.data_ptr(),
+        len(sizes),
+        *rows.shape,
+        groups,
+        grad.data_ptr(),
+        grad_rows.data_ptr() if wanted[0] else 0,
+        grad_coefficients.data_ptr(),
+        torch.get_num_threads(),
+    )
+    _check(status)
+    return [grad_rows, grad_coefficients if wanted[1] else coefficients.new_empty(0)]
+
+
+def _check(status: int) -> None:
+    if status < 0:
+        raise IndexError("softly.logic: wires lead to inputs that don't exist.")
+    if status == 0:
+        raise MemoryError("softly.logic: not enough memory for the activations of a few examples.")
+
+
+_native_stack = native.operator(
+    "logic_stack",
+    forward=_forward,
+    forward_shape=_shape,
+    backward=_backward,
+    reference=reference,
+    tensors=2,
+    dtypes=(torch.float32, torch.float64, torch.bfloat16),
+)
+# What activations are stored in, and what is computed in.
+_KERNELS = {
+    (torch.float32, torch.float32),
+    (torch.float64, torch.float64),
+    (torch.bfloat16, torch.float32),
+}
 
 
 def stack(
@@ -53,5 +138,36 @@ def stack(
 ) -> Tensor:
     """The same with examples first: (..., in_dim) to (..., gates of the last layer) or (..., groups)."""
     rows = x.reshape(-1, x.shape[-1]).t()
-    result = reference(rows, coefficients, wires, sizes, grad_factors, groups)
+    function = _native_stack if (x.dtype, coefficients.dtype) in _KERNELS else reference
+    result = function(rows, coefficients, wires.contiguous(), list(sizes), list(grad_factors), groups)
     return result.t().reshape(*x.shape[:-1], result.shape[0])
+
+
+def _softmax_reference(weight: Tensor) -> Tensor:
+    return torch.softmax(weight, -1) @ COEFFICIENTS.to(weight)
+
+
+def _softmax_forward(weight: Tensor) -> Tensor:
+    out = weight.new_empty(len(weight), 4)
+    native.kernel("gate_coefficients", weight.dtype)(
+        weight.data_ptr(), out.data_ptr(), len(weight), torch.get_num_threads()
+    )
+    return out
+
+
+def _softmax_backward(grad: Tensor, weight: Tensor) -> Tensor:
+    grad_weight = torch.empty_like(weight)
+    native.kernel("gate_coefficients_backward", weight.dtype)(
+        weight.data_ptr(), grad.data_ptr(), grad_weight.data_ptr(), len(weight), torch.get_num_threads()
+    )
+    return grad_weight
+
+
+# Coefficients of the mixtures of all sixteen gates: (n, 16) weights to (n, 4).
+softmax_coefficients = native.operator(
+    "gate_coefficients",
+    forward=_softmax_forward,
+    forward_shape=lambda weight: weight.new_empty(len(weight), 4),
+    backward=_softmax_backward,
+    reference=_softmax_reference,
+)

@@ -115,10 +115,9 @@ class LogicLayer(nn.Module):
             >>> softly.logic.LogicLayer(4, 1, gates=["xor"]).eval().coefficients(torch.float32)
             tensor([[ 0.,  1.,  1., -2.]])
         """
-        table = gate_table.COEFFICIENTS.to(self.weight.device, dtype)
         if not self.training:
-            return table[self.gate_ids()]
-        return self.parametrization.mix(self.weight.to(dtype), table[list(self.gates)])
+            return gate_table.COEFFICIENTS.to(self.weight.device, dtype)[self.gate_ids()]
+        return self.parametrization.coefficients(self.weight.to(dtype), self.gates)
 
     @property
     def closed(self) -> bool:
@@ -155,9 +154,9 @@ def prepare(x: Tensor, weight: Tensor, in_dim: int, function: str) -> tuple[Tens
         raise ValueError(f"{function}: x must be of shape (..., {in_dim}), got {tuple(x.shape)}.")
     if x.is_complex():
         raise TypeError(f"{function}: x must be real, got {x.dtype}.")
-    if not x.is_floating_point():
-        x = x.to(weight.dtype)
-    result = torch.promote_types(x.dtype, weight.dtype)
+    result = torch.promote_types(x.dtype, weight.dtype) if x.is_floating_point() else weight.dtype
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        x = x.to(result)
     return x, torch.promote_types(result, torch.float32), result
 
 

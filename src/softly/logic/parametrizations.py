@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from softly.logic._stack import softmax_coefficients
+from softly.logic.gates import COEFFICIENTS
+
 __all__ = ["Gumbel", "Parametrization", "Softmax", "get", "names"]
 
 
@@ -34,6 +37,15 @@ class Parametrization:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no mixture.")
 
+    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
+        """The same of the gates' coefficients, with kernels where there are some: (n, 4).
+
+        Example:
+            >>> softly.logic.parametrizations.get("softmax16").coefficients(torch.zeros(1, 2), (1, 7))
+            tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
+        """
+        return self.mix(weight, COEFFICIENTS.to(weight)[list(gates)])
+
 
 @dataclass(frozen=True)
 class Softmax(Parametrization):
@@ -46,6 +58,9 @@ class Softmax(Parametrization):
 
     def mix(self, weight: Tensor, table: Tensor) -> Tensor:
         return torch.softmax(weight, -1) @ table
+
+    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
+        return softmax_coefficients(weight) if len(gates) == 16 else super().coefficients(weight, gates)
 
 
 @dataclass(frozen=True)
@@ -76,9 +91,20 @@ class Gumbel(Parametrization):
             raise ValueError(f"{name}: scale must be finite and not negative, got {self.scale}.")
 
     def mix(self, weight: Tensor, table: Tensor) -> Tensor:
-        if self.scale:
-            weight = weight + self.scale * -torch.empty_like(weight).exponential_().log()
-        soft = Softmax().mix(weight / self.temperature, table)
+        weight = self._drawn(weight)
+        return self._hard(weight, table, Softmax().mix(weight / self.temperature, table))
+
+    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
+        weight = self._drawn(weight)
+        soft = Softmax().coefficients(weight / self.temperature, gates)
+        return self._hard(weight, COEFFICIENTS.to(weight)[list(gates)], soft)
+
+    def _drawn(self, weight: Tensor) -> Tensor:
+        return weight - self.scale * torch.empty_like(weight).exponential_().log() if self.scale else weight
+
+    @staticmethod
+    def _hard(weight: Tensor, table: Tensor, soft: Tensor) -> Tensor:
+        """The row of the largest weight, with the gradient of ``soft``."""
         return soft + (table[weight.argmax(-1)] - soft).detach()
 
 

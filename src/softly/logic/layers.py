@@ -211,7 +211,9 @@ class GroupSum(nn.Module):
         if not x.is_floating_point():
             x = x.to(torch.get_default_dtype())
         wide = torch.promote_types(x.dtype, torch.float32)
-        return self.scores(x.unflatten(-1, (self.k, -1)).sum(-1, dtype=wide)).to(x.dtype)
+        # Neurons first, as layers leave them: then the gradient comes in the order in which they want it.
+        sums = x.movedim(-1, 0).unflatten(0, (self.k, -1)).sum(1, dtype=wide).movedim(0, -1)
+        return self.scores(sums).to(x.dtype)
 
     def extra_repr(self) -> str:
         """What a printed module says of itself."""

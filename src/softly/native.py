@@ -114,7 +114,7 @@ def operator(
     forward_shape: Callable[..., Any],
     backward: Callable[..., Any],
     reference: Callable[..., Tensor],
-    tensors: int = 1,
+    tensors: int | None = 1,
     dtypes: Sequence[torch.dtype] = _FULL,
 ) -> Callable[..., Tensor]:
     """Make a differentiable function of one tensor, or several, from a pair of kernels and their reference.
@@ -127,7 +127,7 @@ def operator(
         backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated. Of several tensors ``(grad, *tensors, *kept,
             *constants, wanted) -> list of gradients``, with ``wanted: list[bool]``; those not wanted may be empty.
         reference: ``(*tensors, *constants) -> result`` in differentiable torch operations.
-        tensors: How many of the arguments are differentiated, the first ones.
+        tensors: How many of the arguments are differentiated, the first ones; None where the first is a list of them.
         dtypes: Of the tensors that the kernels know.
 
     Returns:
@@ -136,45 +136,53 @@ def operator(
     forward_op = torch.library.custom_op(f"softly::{name}", forward, mutates_args=())
     forward_op.register_fake(forward_shape)
     backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
-    if tensors == 1:
-        backward_op.register_fake(lambda grad, x, *rest: torch.empty_like(x))
-    else:
-        backward_op.register_fake(
-            lambda grad, *rest: [
-                torch.empty_like(x) if wanted else x.new_empty(0)
-                for x, wanted in zip(rest[:tensors], rest[-1], strict=True)
-            ]
-        )
-    num_constants = len(inspect.signature(forward).parameters) - tensors
+    single, leading = tensors == 1, 1 if tensors is None else tensors
+
+    def take(arguments: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Any]]:
+        """The tensors among the arguments, and what follows them."""
+        return arguments[0] if tensors is None else arguments[:leading], arguments[leading:]
+
+    def give(xs: Sequence[Any]) -> Sequence[Any]:
+        """The tensors as arguments."""
+        return [list(xs)] if tensors is None else xs
+
+    def backward_shape(grad: Tensor, *arguments: Any) -> Tensor | list[Tensor]:
+        xs, rest = take(arguments)
+        if single:
+            return torch.empty_like(xs[0])
+        return [torch.empty_like(x) if wanted else x.new_empty(0) for x, wanted in zip(xs, rest[-1], strict=True)]
+
+    backward_op.register_fake(backward_shape)
+    num_constants = len(inspect.signature(forward).parameters) - leading
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.constants = inputs[tensors:]
-        kept = output[1:] if isinstance(output, tuple) else ()
-        ctx.save_for_backward(*inputs[:tensors], *kept)
+        xs, ctx.constants = take(inputs)
+        ctx.number = len(xs)
+        ctx.save_for_backward(*xs, *(output[1:] if isinstance(output, tuple) else ()))
 
-    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        xs, kept = ctx.saved_tensors[:tensors], ctx.saved_tensors[tensors:]
-        wanted = list(ctx.needs_input_grad[:tensors])
+    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+        xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
+        wanted = list(take(ctx.needs_input_grad)[0])
         if torch.is_grad_enabled():
             # The gradient itself is to be differentiated: the reference can do that, to any order.
             chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
-            result = torch.autograd.grad(reference(*xs, *ctx.constants), chosen, grad, create_graph=True)
+            result = torch.autograd.grad(reference(*give(xs), *ctx.constants), chosen, grad, create_graph=True)
             found = iter(result)
             grads = [next(found) if needed else None for needed in wanted]
-        elif tensors == 1:
+        elif single:
             grads = [backward_op(grad.contiguous(), *xs, *kept, *ctx.constants)]
         else:
-            result = backward_op(grad.contiguous(), *xs, *kept, *ctx.constants, wanted)
+            result = backward_op(grad.contiguous(), *give(xs), *kept, *ctx.constants, wanted)
             grads = [g if needed else None for g, needed in zip(result, wanted, strict=True)]
-        return (*grads, *[None] * num_constants)
+        return (*give(grads), *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
     def apply(*arguments: Any) -> Tensor:
-        xs, constants = arguments[:tensors], arguments[tensors:]
+        xs, constants = take(arguments)
         if not all(_reachable(x, dtypes) for x in xs):
             return reference(*arguments)
-        output = forward_op(*(x.contiguous() for x in xs), *constants)
+        output = forward_op(*give([x.contiguous() for x in xs]), *constants)
         return output[0] if isinstance(output, tuple) else output
 
     return apply

@@ -143,31 +143,40 @@ def stack(
     return result.t().reshape(*x.shape[:-1], result.shape[0])
 
 
-def _softmax_reference(weight: Tensor) -> Tensor:
-    return torch.softmax(weight, -1) @ COEFFICIENTS.to(weight)
+def _softmax_reference(weights: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.softmax(weight, -1) @ COEFFICIENTS.to(weight) for weight in weights])
 
 
-def _softmax_forward(weight: Tensor) -> Tensor:
-    out = weight.new_empty(len(weight), 4)
-    native.kernel("gate_coefficients", weight.dtype)(
-        weight.data_ptr(), out.data_ptr(), len(weight), torch.get_num_threads()
-    )
+def _softmax_shape(weights: Sequence[Tensor]) -> Tensor:
+    return weights[0].new_empty(sum(map(len, weights)), 4)
+
+
+def _softmax_forward(weights: list[Tensor]) -> Tensor:
+    out = _softmax_shape(weights)
+    for weight, part in zip(weights, out.split([len(weight) for weight in weights]), strict=True):
+        native.kernel("gate_coefficients", weight.dtype)(
+            weight.data_ptr(), part.data_ptr(), len(weight), torch.get_num_threads()
+        )
     return out
 
 
-def _softmax_backward(grad: Tensor, weight: Tensor) -> Tensor:
-    grad_weight = torch.empty_like(weight)
-    native.kernel("gate_coefficients_backward", weight.dtype)(
-        weight.data_ptr(), grad.data_ptr(), grad_weight.data_ptr(), len(weight), torch.get_num_threads()
-    )
-    return grad_weight
+def _softmax_backward(grad: Tensor, weights: list[Tensor], wanted: list[bool]) -> list[Tensor]:
+    grads = []
+    for weight, part, needed in zip(weights, grad.split([len(weight) for weight in weights]), wanted, strict=True):
+        grads.append(torch.empty_like(weight) if needed else weight.new_empty(0))
+        if needed:
+            native.kernel("gate_coefficients_backward", weight.dtype)(
+                weight.data_ptr(), part.data_ptr(), grads[-1].data_ptr(), len(weight), torch.get_num_threads()
+            )
+    return grads
 
 
-# Coefficients of the mixtures of all sixteen gates: (n, 16) weights to (n, 4).
+# Coefficients of the mixtures of all sixteen gates: (n, 16) weights of several layers to (sum of n, 4).
 softmax_coefficients = native.operator(
     "gate_coefficients",
     forward=_softmax_forward,
-    forward_shape=lambda weight: weight.new_empty(len(weight), 4),
+    forward_shape=_softmax_shape,
     backward=_softmax_backward,
     reference=_softmax_reference,
+    tensors=None,
 )

@@ -108,17 +108,6 @@ class LogicLayer(nn.Module):
         """
         return torch.tensor(self.gates, device=self.weight.device)[self.weight.detach().argmax(-1)]
 
-    def coefficients(self, dtype: torch.dtype) -> Tensor:
-        """(out_dim, 4) The numbers c of ``c0 + c1 a + c2 b + c3 ab``, of the mixture or in evaluation of one gate.
-
-        Example:
-            >>> softly.logic.LogicLayer(4, 1, gates=["xor"]).eval().coefficients(torch.float32)
-            tensor([[ 0.,  1.,  1., -2.]])
-        """
-        if not self.training:
-            return gate_table.COEFFICIENTS.to(self.weight.device, dtype)[self.gate_ids()]
-        return self.parametrization.coefficients(self.weight.to(dtype), self.gates)
-
     @property
     def closed(self) -> bool:
         """Whether four coefficients a gate say everything: with the probabilistic T-norm, and in evaluation.
@@ -133,7 +122,7 @@ class LogicLayer(nn.Module):
         """(..., in_dim) in [0, 1], or bits, to (..., out_dim)."""
         x, compute, result = prepare(x, self.weight, self.in_dim, "softly.logic.LogicLayer")
         if self.closed:
-            c = self.coefficients(compute)
+            c = coefficients([self], compute)
             return stack(x, c, self.wires, [self.out_dim], [self.grad_factor]).to(result)
         if self.grad_factor != 1.0:
             x = x * self.grad_factor + (x * (1.0 - self.grad_factor)).detach()
@@ -144,6 +133,18 @@ class LogicLayer(nn.Module):
     def extra_repr(self) -> str:
         """What a printed layer says of itself."""
         return f"{self.in_dim}, {self.out_dim}, wiring={self.wiring!r}, seed={self.seed}"
+
+
+def coefficients(layers: Sequence[LogicLayer], dtype: torch.dtype) -> Tensor:
+    """The numbers c of ``c0 + c1 a + c2 b + c3 ab`` of all gates of layers that are made alike, (gates, 4).
+
+    In training they belong to mixtures, in evaluation to one gate each.
+    """
+    first = layers[0]
+    if first.training:
+        return first.parametrization.coefficients([layer.weight.to(dtype) for layer in layers], first.gates)
+    ids = torch.cat([layer.gate_ids() for layer in layers])
+    return gate_table.COEFFICIENTS.to(first.weight.device, dtype)[ids]
 
 
 def prepare(x: Tensor, weight: Tensor, in_dim: int, function: str) -> tuple[Tensor, torch.dtype, torch.dtype]:

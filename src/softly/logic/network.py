@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from softly.logic._stack import stack
 from softly.logic.encodings import Encoding
-from softly.logic.layers import GroupSum, LogicLayer, prepare
+from softly.logic.layers import GroupSum, LogicLayer, coefficients, prepare
 from softly.logic.parametrizations import Parametrization
 from softly.tnorms import TNorm
 
@@ -106,7 +106,7 @@ class LogicNetwork(nn.Module):
         x, compute, result = prepare(x, first.weight, first.in_dim, "softly.logic.LogicNetwork")
         sums = stack(
             x,
-            torch.cat([layer.coefficients(compute) for layer in layers]),
+            coefficients(layers, compute),
             torch.cat([layer.wires for layer in layers], 1),
             [layer.out_dim for layer in layers],
             [layer.grad_factor for layer in layers],

@@ -7,6 +7,7 @@ mixture is what the layer computes with; in evaluation the gate with the largest
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,14 +38,14 @@ class Parametrization:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no mixture.")
 
-    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
-        """The same of the gates' coefficients, with kernels where there are some: (n, 4).
+    def coefficients(self, weights: Sequence[Tensor], gates: tuple[int, ...]) -> Tensor:
+        """The same of the gates' coefficients, for the weights of several layers together: (sum of n, 4).
 
         Example:
-            >>> softly.logic.parametrizations.get("softmax16").coefficients(torch.zeros(1, 2), (1, 7))
+            >>> softly.logic.parametrizations.get("softmax16").coefficients([torch.zeros(1, 2)], (1, 7))
             tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
         """
-        return self.mix(weight, COEFFICIENTS.to(weight)[list(gates)])
+        return self.mix(torch.cat(list(weights)), COEFFICIENTS.to(weights[0])[list(gates)])
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Softmax(Parametrization):
     def mix(self, weight: Tensor, table: Tensor) -> Tensor:
         return torch.softmax(weight, -1) @ table
 
-    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
-        return softmax_coefficients(weight) if len(gates) == 16 else super().coefficients(weight, gates)
+    def coefficients(self, weights: Sequence[Tensor], gates: tuple[int, ...]) -> Tensor:
+        return softmax_coefficients(weights) if len(gates) == 16 else super().coefficients(weights, gates)
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,9 @@ class Gumbel(Parametrization):
         weight = self._drawn(weight)
         return self._hard(weight, table, Softmax().mix(weight / self.temperature, table))
 
-    def coefficients(self, weight: Tensor, gates: tuple[int, ...]) -> Tensor:
-        weight = self._drawn(weight)
-        soft = Softmax().coefficients(weight / self.temperature, gates)
+    def coefficients(self, weights: Sequence[Tensor], gates: tuple[int, ...]) -> Tensor:
+        weight = self._drawn(torch.cat(list(weights)))
+        soft = Softmax().coefficients([weight / self.temperature], gates)
         return self._hard(weight, COEFFICIENTS.to(weight)[list(gates)], soft)
 
     def _drawn(self, weight: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Logic gate networks: learned by gradient descent, run on bits."""
 
-from softly.logic import gates, parametrizations, wiring
+from softly.logic import architectures, gates, parametrizations, training, wiring
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.network import LogicNetwork
@@ -15,7 +15,9 @@ __all__ = [
     "OneHot",
     "Thermometer",
     "Threshold",
+    "architectures",
     "gates",
     "parametrizations",
+    "training",
     "wiring",
 ]

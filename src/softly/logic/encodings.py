@@ -198,7 +198,10 @@ def _cuts(column: Tensor, number: int, name: str) -> Tensor:
 
 
 class OneHot(Encoding):
-    """A bit for every value that a column has in training data; values that are new give zeros.
+    """A bit for every value of a column; values that are new, or missing, give zeros.
+
+    Args:
+        categories: For every column the number of its values, which are 0, 1, …; None takes those of training data.
 
     Example:
         >>> softly.logic.OneHot().fit(torch.tensor([[3], [1], [3]]))(torch.tensor([[1], [3], [7]])).int()
@@ -207,8 +210,16 @@ class OneHot(Encoding):
                 [0, 0]], dtype=torch.int32)
     """
 
+    def __init__(self, categories: Sequence[int] | None = None) -> None:
+        super().__init__()
+        self._categories = None if categories is None else list(categories)
+
     def _fit(self, x: Tensor, name: str) -> list[tuple[int, Tensor, int]]:
-        return [(i, column[~column.isnan()].unique(), 1) for i, column in enumerate(x.T)]
+        if self._categories is None:
+            return [(i, column[~column.isnan()].unique(), 1) for i, column in enumerate(x.T)]
+        if len(self._categories) != x.shape[1]:
+            raise ValueError(f"{name}: x must have {len(self._categories)} columns, got {x.shape[1]}.")
+        return [(i, torch.arange(number), 1) for i, number in enumerate(self._categories)]
 
 
 class ColumnEncoding(Encoding):

@@ -9,7 +9,7 @@ import softly
 from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "sorting_network", "tnorms", "topk")
+BENCHMARKS = ("fastsort", "logic_training", "sorting_network", "tnorms", "topk")
 
 
 def main() -> None:

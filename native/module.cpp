@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "isotonic.h"
 #include "largest.h"
+#include "logic_training.h"
 #include "logsumexp.h"
 #include "sorting_network.h"
 #include "threshold.h"
@@ -106,4 +107,15 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_f64", SOFTLY_SELECT(logsumexp<double>));
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
+
+    define(m, "logic_forward_f32", SOFTLY_SELECT(logic_forward<float>));
+    define(m, "logic_forward_f64", SOFTLY_SELECT(logic_forward<double>));
+    define(m, "logic_forward_bf16", SOFTLY_SELECT(logic_forward<softly::Bfloat16>));
+    define(m, "logic_backward_f32", SOFTLY_SELECT(logic_backward<float>));
+    define(m, "logic_backward_f64", SOFTLY_SELECT(logic_backward<double>));
+    define(m, "logic_backward_bf16", SOFTLY_SELECT(logic_backward<softly::Bfloat16>));
+    define(m, "gate_coefficients_f32", SOFTLY_SELECT(gate_coefficients<float>));
+    define(m, "gate_coefficients_f64", SOFTLY_SELECT(gate_coefficients<double>));
+    define(m, "gate_coefficients_backward_f32", SOFTLY_SELECT(gate_coefficients_backward<float>));
+    define(m, "gate_coefficients_backward_f64", SOFTLY_SELECT(gate_coefficients_backward<double>));
 }

@@ -1,6 +1,7 @@
 #include "scratch.h"
 
 #include <cstdlib>
+#include <sys/mman.h>
 
 namespace softly {
 namespace {
@@ -21,8 +22,10 @@ thread_local Arena arena;
 void* scratch(size_t bytes) {
     if (bytes > arena.size || (arena.size > kept && bytes <= kept)) {
         std::free(arena.memory);
-        arena.size = (bytes + line - 1) / line * line;
-        arena.memory = std::aligned_alloc(line, arena.size);
+        const size_t page = size_t{2} << 20, unit = bytes > page ? page : line;
+        arena.size = (bytes + unit - 1) / unit * unit;
+        arena.memory = std::aligned_alloc(unit, arena.size);
+        if (unit == page) madvise(arena.memory, arena.size, MADV_HUGEPAGE);
         if (arena.memory == nullptr) arena.size = 0;
     }
     return arena.memory;

@@ -1,6 +1,6 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import distributions, native, selection, sorting, tnorms
+from softly import distributions, logic, native, selection, sorting, tnorms
 from softly.minmax import (
     Swap,
     argmax,
@@ -36,6 +36,7 @@ __all__ = [
     "equal",
     "greater",
     "less",
+    "logic",
     "max",
     "maximum",
     "min",

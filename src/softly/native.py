@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -52,7 +52,8 @@ def isa() -> str | None:
     return _module.isa() if _module is not None else None
 
 
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16"}
+_FULL = (torch.float32, torch.float64)
 
 
 def function(name: str) -> Callable[..., Any]:
@@ -73,9 +74,9 @@ def transformed(x: Tensor) -> bool:
     return wrapped or torch.autograd.forward_ad._current_level >= 0
 
 
-def _reachable(x: Tensor) -> bool:
+def _reachable(x: Tensor, dtypes: Sequence[torch.dtype] = _FULL) -> bool:
     """Whether a kernel may see ``x``: in CPU memory, of a dtype it knows, outside function transforms."""
-    return _module is not None and x.device.type == "cpu" and x.dtype in _SUFFIX and not transformed(x)
+    return _module is not None and x.device.type == "cpu" and x.dtype in dtypes and not transformed(x)
 
 
 def _plain(x: Tensor) -> bool:
@@ -122,42 +123,72 @@ def operator(
     *,
     forward: Callable[..., Any],
     forward_shape: Callable[..., Any],
-    backward: Callable[..., Tensor],
+    backward: Callable[..., Any],
     reference: Callable[..., Tensor],
+    tensors: int | None = 1,
+    dtypes: Sequence[torch.dtype] = _FULL,
 ) -> Callable[..., Tensor]:
-    """Make a differentiable function of one tensor from a pair of kernels and their reference.
+    """Make a differentiable function of one tensor, or several, from a pair of kernels and their reference.
 
     Args:
         name: The operator's name in ``torch.ops.softly``; its backward is ``<name>_backward``.
-        forward: ``(x, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more than x.
-            Annotated, as ``torch.library.custom_op`` wants it; ``x`` arrives contiguous.
+        forward: ``(*tensors, *constants) -> result``, or ``-> (result, *kept)`` where backward needs more.
+            Annotated, as ``torch.library.custom_op`` wants it; the tensors arrive contiguous.
         forward_shape: The same signature; gives empty tensors of the shapes that ``forward`` returns.
-        backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated.
-        reference: ``(x, *constants) -> result`` in differentiable torch operations.
+        backward: ``(grad, x, *kept, *constants) -> grad_x``, annotated. Of several tensors ``(grad, *tensors, *kept,
+            *constants, wanted) -> list of gradients``, with ``wanted: list[bool]``; those not wanted may be empty.
+        reference: ``(*tensors, *constants) -> result`` in differentiable torch operations.
+        tensors: How many of the arguments are differentiated, the first ones; None where the first is a list of them.
+        dtypes: Of the tensors that the kernels know.
 
     Returns:
-        ``(x, *constants) -> result``, which chooses between the kernels and the reference.
+        ``(*tensors, *constants) -> result``, which chooses between the kernels and the reference.
     """
     forward_op = torch.library.custom_op(f"softly::{name}", forward, mutates_args=())
     forward_op.register_fake(forward_shape)
     backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
-    backward_op.register_fake(lambda grad, x, *rest: torch.empty_like(x))
-    num_constants = len(inspect.signature(forward).parameters) - 1
+    single, leading = tensors == 1, 1 if tensors is None else tensors
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, *ctx.constants = inputs
-        kept = output[1:] if isinstance(output, tuple) else ()
-        ctx.save_for_backward(x, *kept)
+    def take(arguments: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Any]]:
+        """The tensors among the arguments, and what follows them."""
+        return arguments[0] if tensors is None else arguments[:leading], arguments[leading:]
 
-    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        x, *kept = ctx.saved_tensors
+    def give(xs: Sequence[Any]) -> Sequence[Any]:
+        """The tensors as arguments."""
+        return [list(xs)] if tensors is None else xs
+
+    def backward_shape(grad: Tensor, *arguments: Any) -> Tensor | list[Tensor]:
+        xs, rest = take(arguments)
+        if single:
+            return torch.empty_like(xs[0])
+        return [torch.empty_like(x) if wanted else x.new_empty(0) for x, wanted in zip(xs, rest[-1], strict=True)]
+
+    backward_op.register_fake(backward_shape)
+    num_constants = len(inspect.signature(forward).parameters) - leading
+
+    def gradients(
+        grad: Tensor, xs: Sequence[Tensor], kept: Sequence[Tensor], constants: Sequence[Any], wanted: list[bool]
+    ) -> list[Tensor | None]:
         if torch.is_grad_enabled():
             # The gradient itself is to be differentiated: the reference can do that, to any order.
-            (grad_x,) = torch.autograd.grad(reference(x, *ctx.constants), x, grad, create_graph=True)
-        else:
-            run = backward if _plain(grad) and _plain(x) else backward_op
-            grad_x = run(grad.contiguous(), x, *kept, *ctx.constants)
-        return (grad_x, *[None] * num_constants)
+            chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
+            found = iter(torch.autograd.grad(reference(*give(xs), *constants), chosen, grad, create_graph=True))
+            return [next(found) if needed else None for needed in wanted]
+        run = backward if all(map(_plain, (grad, *xs))) else backward_op
+        if single:
+            return [run(grad.contiguous(), *xs, *kept, *constants)]
+        result = run(grad.contiguous(), *give(xs), *kept, *constants, wanted)
+        return [g if needed else None for g, needed in zip(result, wanted, strict=True)]
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        xs, ctx.constants = take(inputs)
+        ctx.number = len(xs)
+        ctx.save_for_backward(*xs, *(output[1:] if isinstance(output, tuple) else ()))
+
+    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+        xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
+        wanted = [bool(needed) for needed in take(ctx.needs_input_grad)[0]]
+        return (*give(gradients(grad, xs, kept, ctx.constants, wanted)), *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
@@ -165,19 +196,24 @@ def operator(
         """The same without torch's dispatcher, whose way through Python costs more than many a kernel."""
 
         @staticmethod
-        def forward(ctx: Any, x: Tensor, *constants: Any) -> Tensor:
-            output = forward(x, *constants)
-            setup_context(ctx, (x, *constants), output)
+        def forward(ctx: Any, constants: Sequence[Any], *xs: Tensor) -> Tensor:
+            output = forward(*give(xs), *constants)
+            setup_context(ctx, (*give(xs), *constants), output)
             return output[0] if isinstance(output, tuple) else output
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> Any:
-            return differentiate(ctx, grad)
+            xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
+            return None, *gradients(grad, xs, kept, ctx.constants, list(ctx.needs_input_grad[1:]))
 
-    def apply(x: Tensor, *constants: Any) -> Tensor:
-        if not _reachable(x):
-            return reference(x, *constants)
-        output = (Kernel.apply if _plain(x) else forward_op)(x.contiguous(), *constants)
+    def apply(*arguments: Any) -> Tensor:
+        xs, constants = take(arguments)
+        if not all(_reachable(x, dtypes) for x in xs):
+            return reference(*arguments)
+        xs = [x.contiguous() for x in xs]
+        if all(map(_plain, xs)):
+            return Kernel.apply(constants, *xs)
+        output = forward_op(*give(xs), *constants)
         return output[0] if isinstance(output, tuple) else output
 
     return apply

@@ -1,0 +1,595 @@
+// Everything happens in blocks of a few vectors of examples, through all layers: what a block's activations take stays
+// in the cache. The backward pass computes the activations of its block again, which costs less than reading them from
+// memory, and adds to rows of gradients where the forward pass read rows of activations.
+#include "logic_training.h"
+
+#include <cstdlib>
+
+#include "parallel.h"
+#include "scratch.h"
+#include "simd.h"
+
+namespace softly::SOFTLY_ISA {
+namespace {
+
+// Vectors of examples that are in registers at once, and in a block of several layers; and in a block at most.
+constexpr int kChunk = 4;
+constexpr int64_t kLargest = 16;
+// Sums longer than this are added up in parts, which keeps single precision.
+constexpr int64_t kStretch = 64;
+
+template <typename S>
+struct Memory {
+    using T = typename Computed<S>::type;
+    using V = typename Simd<T>::V;
+    static constexpr int width = Simd<T>::width;
+
+    static V load(const S* from) {
+        if constexpr (sizeof(S) == 2) {
+            typedef uint16_t Halves __attribute__((vector_size(2 * width)));
+            Halves halves;
+            __builtin_memcpy(&halves, from, sizeof halves);
+            return (V)(__builtin_convertvector(halves, typename Simd<T>::U) << 16);
+        } else {
+            return Simd<T>::load(from);
+        }
+    }
+    static void store(S* to, V value) {
+        if constexpr (sizeof(S) == 2) {
+            using U = typename Simd<T>::U;
+            typedef uint16_t Halves __attribute__((vector_size(2 * width)));
+            const U bits = (U)value, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+            const U quiet = (bits >> 16) | 0x40;  // rounding would turn some NaN into infinity
+            const Halves halves = __builtin_convertvector(value == value ? rounded : quiet, Halves);
+            __builtin_memcpy(to, &halves, sizeof halves);
+        } else {
+            Simd<T>::store(to, value);
+        }
+    }
+};
+
+template <typename S>
+struct Stack {
+    using T = typename Computed<S>::type;
+    const S* rows;
+    const T* coefficients;
+    const int64_t *wires, *sizes;
+    const double* factors;
+    int64_t depth, inputs, batch, groups, gates, widest;
+
+    Stack(const S* rows, const T* coefficients, const int64_t* wires, const int64_t* sizes, const double* factors,
+          int64_t depth, int64_t inputs, int64_t batch, int64_t groups)
+        : rows(rows), coefficients(coefficients), wires(wires), sizes(sizes), factors(factors), depth(depth),
+          inputs(inputs), batch(batch), groups(groups), gates(0), widest(inputs) {
+        for (int64_t l = 0; l < depth; ++l) {
+            gates += sizes[l];
+            widest = sizes[l] > widest ? sizes[l] : widest;
+        }
+    }
+
+    int64_t last() const { return sizes[depth - 1]; }
+
+    bool connected() const {
+        int64_t below = inputs, wrong = 0;
+        for (int64_t l = 0, offset = 0; l < depth; below = sizes[l], offset += sizes[l], ++l) {
+            for (int64_t side = 0; side < 2; ++side) {
+                const int64_t* wire = wires + side * gates + offset;
+                for (int64_t j = 0; j < sizes[l]; ++j) {
+                    wrong |= static_cast<uint64_t>(wire[j]) >= static_cast<uint64_t>(below);
+                }
+            }
+        }
+        return wrong == 0;
+    }
+};
+
+// A number of columns, a multiple of the vectors' width, that the compiler knows where `vectors` is not 0.
+template <int vectors, int width>
+struct Columns {
+    int64_t number;
+
+    explicit Columns(int64_t number) : number(vectors ? vectors * width : number) {}
+
+    // Calls body.operator()<count>(column) from left to right.
+    template <typename F>
+    void in_chunks(const F& body) const {
+        if constexpr (vectors) {
+            body.template operator()<vectors>(0);
+        } else {
+            int64_t at = 0;
+            for (; at + kChunk * width <= number; at += kChunk * width) body.template operator()<kChunk>(at);
+            for (; at < number; at += width) body.template operator()<1>(at);
+        }
+    }
+};
+
+template <typename S, typename F>
+void with_columns(int64_t number, const F& body) {
+    constexpr int width = Memory<S>::width;
+    if (number == kChunk * width) {
+        body(Columns<kChunk, width>(number));
+    } else if (number == width) {
+        body(Columns<1, width>(number));
+    } else {
+        body(Columns<0, width>(number));
+    }
+}
+
+// The gates of a layer between which and the rows below it a pass goes: where they begin, and their wires.
+template <typename S>
+struct Layer {
+    using T = typename Computed<S>::type;
+    const int64_t *first, *second;
+    const T* c;
+    const S* below;
+    int64_t stride;
+
+    Layer(const Stack<S>& stack, int64_t offset, const S* below, int64_t stride)
+        : first(stack.wires + offset), second(first + stack.gates), c(stack.coefficients + 4 * offset), below(below),
+          stride(stride) {}
+
+    const S* a(int64_t gate) const { return below + first[gate] * stride; }
+    const S* b(int64_t gate) const { return below + second[gate] * stride; }
+
+    template <int count>
+    void values(int64_t gate, int64_t at, typename Memory<S>::V (&out)[count]) const {
+        using M = Memory<S>;
+        const S *a = this->a(gate) + at, *b = this->b(gate) + at;
+        const T c0 = c[4 * gate], c1 = c[4 * gate + 1], c2 = c[4 * gate + 2], c3 = c[4 * gate + 3];
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) {
+            const auto x = M::load(a + v * M::width), y = M::load(b + v * M::width);
+            out[v] = (x * c3 + c2) * y + (x * c1 + c0);
+        }
+    }
+};
+
+// All gates of a layer, into rows of `to`.
+template <typename S, typename C, typename R>
+void evaluate(const Layer<S> layer, int64_t gates, const C columns, R* to, int64_t to_stride) {
+    using M = Memory<S>;
+    for (int64_t j = 0; j < gates; ++j) {
+        columns.in_chunks([&]<int count>(int64_t at) {
+            typename M::V values[count];
+            layer.template values<count>(j, at, values);
+#pragma GCC unroll 4
+            for (int v = 0; v < count; ++v) Memory<R>::store(to + j * to_stride + at + v * M::width, values[v]);
+        });
+    }
+}
+
+// The sums of groups of gates, into rows of `to`.
+template <typename S, typename C>
+void evaluate_sums(const Layer<S> layer, int64_t groups, int64_t size, const C columns,
+                   typename Computed<S>::type* to, int64_t to_stride) {
+    using M = Memory<S>;
+    columns.in_chunks([&]<int count>(int64_t at) {
+        for (int64_t group = 0; group < groups; ++group) {
+            typename M::V total[count] = {};
+            const int64_t stop = (group + 1) * size;
+            for (int64_t begin = group * size; begin < stop; begin += kStretch) {
+                const int64_t end = begin + kStretch < stop ? begin + kStretch : stop;
+                typename M::V part[count] = {};
+                for (int64_t j = begin; j < end; ++j) {
+                    typename M::V values[count];
+                    layer.template values<count>(j, at, values);
+                    for (int v = 0; v < count; ++v) part[v] += values[v];
+                }
+                for (int v = 0; v < count; ++v) total[v] += part[v];
+            }
+            for (int v = 0; v < count; ++v) {
+                Simd<typename M::T>::store(to + group * to_stride + at + v * M::width, total[v]);
+            }
+        }
+    });
+}
+
+// The backward pass of a layer: the gradient of gate j is a row that above(j) gives. `sums`, (gates, 4), and where
+// `spread` the rows of `grad_below` grow.
+//
+// With y = c0 + c1 a + c2 b + c3 ab:  dy/dc = (1, a, b, ab),  dy/da = c1 + c3 b,  dy/db = c2 + c3 a.
+template <bool spread, typename S, typename C, typename Above>
+void differentiate(const Layer<S> layer, int64_t gates, const C columns, typename Computed<S>::type factor,
+                   const Above above, typename Computed<S>::type* grad_below, int64_t grad_stride,
+                   typename Computed<S>::type* sums) {
+    using M = Memory<S>;
+    using D = Simd<typename M::T>;
+    using V = typename M::V;
+    for (int64_t j = 0; j < gates; ++j) {
+        const S *a = layer.a(j), *b = layer.b(j);
+        auto *ga = grad_below + layer.first[j] * grad_stride, *gb = grad_below + layer.second[j] * grad_stride;
+        const auto* g = above(j);
+        const auto c1 = layer.c[4 * j + 1], c2 = layer.c[4 * j + 2], c3 = layer.c[4 * j + 3];
+        V s0 = {}, s1 = {}, s2 = {}, s3 = {};
+        columns.in_chunks([&]<int count>(int64_t at) {
+            V x[count], y[count], scaled[count];
+#pragma GCC unroll 4
+            for (int v = 0; v < count; ++v) {
+                x[v] = M::load(a + at + v * M::width);
+                y[v] = M::load(b + at + v * M::width);
+                const V grad = D::load(g + at + v * M::width), product = grad * x[v];
+                s0 += grad;
+                s1 += product;
+                s2 += grad * y[v];
+                s3 += product * y[v];
+                scaled[v] = grad * factor;
+            }
+            if constexpr (spread) {
+                // One row after the other: a gate may have the same row twice.
+#pragma GCC unroll 4
+                for (int v = 0; v < count; ++v) {
+                    auto* to = ga + at + v * M::width;
+                    D::store(to, D::load(to) + scaled[v] * (y[v] * c3 + c1));
+                }
+#pragma GCC unroll 4
+                for (int v = 0; v < count; ++v) {
+                    auto* to = gb + at + v * M::width;
+                    D::store(to, D::load(to) + scaled[v] * (x[v] * c3 + c2));
+                }
+            }
+        });
+        D::add_sums(s0, s1, s2, s3, sums + 4 * j, sums + 4 * j + 2);
+    }
+}
+
+// Forward over `columns` examples: `from` and `to` are the stack's rows and its result at the first of them.
+template <typename S, typename C>
+void forward_block(const Stack<S>& stack, const C& columns, const S* from, int64_t from_stride,
+                   typename Computed<S>::type* to, int64_t to_stride, S* work) {
+    int64_t offset = 0;
+    for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
+        S* rows = work + (l % 2) * stack.widest * columns.number;
+        evaluate(Layer<S>(stack, offset, from, from_stride), stack.sizes[l], columns, rows, columns.number);
+        from = rows;
+        from_stride = columns.number;
+    }
+    const Layer<S> last(stack, offset, from, from_stride);
+    if (stack.groups) {
+        evaluate_sums(last, stack.groups, stack.last() / stack.groups, columns, to, to_stride);
+    } else {
+        evaluate(last, stack.last(), columns, to, to_stride);
+    }
+}
+
+template <typename S>
+int64_t backward_work(const Stack<S>& stack, int64_t columns) {
+    const int64_t kept = (stack.gates - stack.last()) * columns * sizeof(S);
+    return (kept + 63) / 64 * 64 + 2 * stack.widest * columns * sizeof(typename Computed<S>::type);
+}
+
+// Backward over `columns` examples. `grad_rows`, of the stack's rows at the first of them, grows; null leaves it.
+template <typename S, typename C>
+void backward_block(const Stack<S>& stack, const C& width, const S* from, int64_t from_stride,
+                    const typename Computed<S>::type* grad, int64_t grad_stride,
+                    typename Computed<S>::type* grad_rows, int64_t grad_rows_stride,
+                    typename Computed<S>::type* sums, void* work) {
+    using T = typename Computed<S>::type;
+    const int64_t columns = width.number;
+    S* kept = static_cast<S*>(work);
+    const int64_t kept_bytes = (stack.gates - stack.last()) * columns * sizeof(S);
+    T* buffers = reinterpret_cast<T*>(static_cast<char*>(work) + (kept_bytes + 63) / 64 * 64);
+
+    const S* below = from;
+    int64_t below_stride = from_stride, offset = 0;
+    for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
+        S* rows = kept + offset * columns;
+        evaluate(Layer<S>(stack, offset, below, below_stride), stack.sizes[l], width, rows, columns);
+        below = rows;
+        below_stride = columns;
+    }
+    for (int64_t l = stack.depth - 1; l >= 0; --l) {
+        const int64_t rows_below = l ? stack.sizes[l - 1] : stack.inputs;
+        const int64_t offset_below = l ? offset - rows_below : 0;
+        const Layer<S> layer(stack, offset, l ? kept + offset_below * columns : from, l ? columns : from_stride);
+        T* to = l ? buffers + (l % 2) * stack.widest * columns : grad_rows;
+        const int64_t to_stride = l ? columns : grad_rows_stride;
+        if (l) __builtin_memset(to, 0, rows_below * columns * sizeof(T));
+        const auto run = [&](const auto& above) {
+            const auto factor = static_cast<T>(stack.factors[l]);
+            T* to_sums = sums + 4 * offset;
+            if (to != nullptr) {
+                differentiate<true>(layer, stack.sizes[l], width, factor, above, to, to_stride, to_sums);
+            } else {
+                differentiate<false>(layer, stack.sizes[l], width, factor, above, to, to_stride, to_sums);
+            }
+        };
+        if (l + 1 == stack.depth && stack.groups) {
+            const auto size = static_cast<uint32_t>(stack.last() / stack.groups);
+            run([=](int64_t j) { return grad + static_cast<uint32_t>(j) / size * grad_stride; });
+        } else {
+            run([=](int64_t j) { return grad + j * grad_stride; });
+        }
+        grad = to;
+        grad_stride = to_stride;
+        offset = offset_below;
+    }
+}
+
+// Examples in blocks of whole vectors, and a last one for what is left.
+struct Blocks {
+    int64_t batch, size, vectors;
+    int width;
+
+    // With one layer nothing is gained from small blocks, and whole rows are read at once.
+    Blocks(int64_t batch, int width, int64_t depth, int threads) : batch(batch), vectors(batch / width), width(width) {
+        const int64_t share = (vectors + threads - 1) / threads;
+        const int64_t wanted = depth > 1 ? kChunk : (share + kChunk - 1) / kChunk * kChunk;
+        size = wanted < kLargest ? (wanted > kChunk ? wanted : kChunk) : kLargest;
+    }
+    int64_t whole() const { return (vectors + size - 1) / size; }
+    int64_t number() const { return whole() + (batch % width != 0); }
+    int64_t first(int64_t block) const { return (block < whole() ? block * size : vectors) * width; }
+    int64_t columns(int64_t block) const {
+        const int64_t next = block + 1 < whole() ? (block + 1) * size * width : vectors * width;
+        return (block < whole() ? next : batch) - first(block);
+    }
+    int64_t most() const { return size * width; }
+};
+
+// `columns` of (rows, stride) between memory and a vector a row; what is beyond them is 0.
+template <typename A, typename B>
+void copy_columns(const A* from, int64_t from_stride, B* to, int64_t to_stride, int64_t rows, int64_t columns) {
+    for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < columns; ++i) to[r * to_stride + i] = from[r * from_stride + i];
+    }
+}
+
+}  // namespace
+
+template <typename S>
+int logic_forward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* wires,
+                  const int64_t* sizes, int64_t depth, int64_t inputs, int64_t batch, int64_t groups,
+                  typename Computed<S>::type* out, int threads) {
+    using M = Memory<S>;
+    using T = typename M::T;
+    const Stack<S> stack(rows, coefficients, wires, sizes, nullptr, depth, inputs, batch, groups);
+    if (!stack.connected()) return -1;
+    const Blocks blocks(batch, M::width, depth, threads);
+    const int64_t results = groups ? groups : stack.last();
+    int done = 1;
+    parallel_for(blocks.number(), 1, threads, [&](int64_t begin, int64_t end) {
+        // Two layers, and for the last block its rows and results.
+        const int64_t layers = depth > 1 ? 2 * stack.widest * blocks.most() : 2 * stack.widest * M::width;
+        void* memory = scratch(layers * sizeof(S) + M::width * (inputs * sizeof(S) + results * sizeof(T)));
+        if (memory == nullptr) {
+            __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
+            return;
+        }
+        S* work = static_cast<S*>(memory);
+        for (int64_t block = begin; block < end; ++block) {
+            const int64_t at = blocks.first(block), columns = blocks.columns(block);
+            if (columns % M::width == 0) {
+                with_columns<S>(columns, [&](const auto& width) {
+                    forward_block(stack, width, rows + at, batch, out + at, batch, work);
+                });
+            } else {
+                T* to = reinterpret_cast<T*>(work + layers);
+                S* from = reinterpret_cast<S*>(to + results * M::width);
+                __builtin_memset(from, 0, inputs * M::width * sizeof(S));
+                copy_columns(rows + at, batch, from, M::width, inputs, columns);
+                forward_block(stack, Columns<1, M::width>(1), from, M::width, to, M::width, work);
+                copy_columns(to, M::width, out + at, batch, results, columns);
+            }
+        }
+    });
+    return done;
+}
+
+template <typename S>
+int logic_backward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* wires,
+                   const int64_t* sizes, const double* factors, int64_t depth, int64_t inputs, int64_t batch,
+                   int64_t groups, const typename Computed<S>::type* grad, S* grad_rows,
+                   typename Computed<S>::type* grad_coefficients, int threads) {
+    using M = Memory<S>;
+    using T = typename M::T;
+    const Stack<S> stack(rows, coefficients, wires, sizes, factors, depth, inputs, batch, groups);
+    if (!stack.connected()) return -1;
+    const Blocks blocks(batch, M::width, depth, threads);
+    constexpr bool in_place = sizeof(S) == sizeof(T);
+    const int64_t results = groups ? groups : stack.last(), number = blocks.number();
+    const int64_t parts = threads < number ? (threads > 1 ? threads : 1) : (number > 1 ? number : 1);
+    // Each part of the blocks has sums of its own; they are added in one order, so that a number of threads always
+    // gives the same result.
+    T* others = parts > 1 ? static_cast<T*>(std::calloc((parts - 1) * 4 * stack.gates, sizeof(T))) : nullptr;
+    if (parts > 1 && others == nullptr) return 0;
+    __builtin_memset(grad_coefficients, 0, 4 * stack.gates * sizeof(T));
+    int done = 1;
+    parallel_for(parts, 1, threads, [&](int64_t begin, int64_t end) {
+        const int64_t work_bytes = (backward_work(stack, blocks.most()) + 63) / 64 * 64;
+        // For the rows' gradient where it isn't summed in place, and the last block's rows and gradients.
+        const int64_t wide = inputs * (in_place ? int64_t{M::width} : blocks.most()) * sizeof(T);
+        void* work = scratch(work_bytes + wide + M::width * (inputs * sizeof(S) + results * sizeof(T)));
+        if (work == nullptr) {
+            __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
+            return;
+        }
+        T* apart = grad_rows == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes);
+        T* last_grad = reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes + wide);
+        S* last_rows = reinterpret_cast<S*>(last_grad + results * M::width);
+        for (int64_t part = begin; part < end; ++part) {
+            T* sums = part ? others + (part - 1) * 4 * stack.gates : grad_coefficients;
+            for (int64_t block = number * part / parts; block < number * (part + 1) / parts; ++block) {
+                const int64_t at = blocks.first(block), columns = blocks.columns(block);
+                const int64_t stride = (columns + M::width - 1) / M::width * M::width;
+                const bool whole = columns == stride;
+                if (whole && in_place && grad_rows != nullptr) {
+                    T* to = reinterpret_cast<T*>(grad_rows) + at;
+                    for (int64_t r = 0; r < inputs; ++r) __builtin_memset(to + r * batch, 0, columns * sizeof(T));
+                    with_columns<S>(columns, [&](const auto& width) {
+                        backward_block(stack, width, rows + at, batch, grad + at, batch, to, batch, sums, work);
+                    });
+                    continue;
+                }
+                if (apart != nullptr) __builtin_memset(apart, 0, inputs * stride * sizeof(T));
+                if (whole) {
+                    with_columns<S>(columns, [&](const auto& width) {
+                        backward_block(stack, width, rows + at, batch, grad + at, batch, apart, stride, sums, work);
+                    });
+                } else {
+                    __builtin_memset(last_rows, 0, inputs * M::width * sizeof(S));
+                    __builtin_memset(last_grad, 0, results * M::width * sizeof(T));
+                    copy_columns(rows + at, batch, last_rows, M::width, inputs, columns);
+                    copy_columns(grad + at, batch, last_grad, M::width, results, columns);
+                    backward_block(stack, Columns<1, M::width>(1), last_rows, M::width, last_grad, M::width, apart,
+                                   stride, sums, work);
+                }
+                for (int64_t r = 0; apart != nullptr && r < inputs; ++r) {
+                    for (int64_t v = 0; v < columns; v += M::width) {
+                        S piece[M::width];
+                        M::store(piece, Simd<T>::load(apart + r * stride + v));
+                        const int64_t some = columns - v < M::width ? columns - v : M::width;
+                        __builtin_memcpy(grad_rows + r * batch + at + v, piece, some * sizeof(S));
+                    }
+                }
+            }
+        }
+    });
+    for (int64_t part = 1; part < parts; ++part) {
+        const T* sums = others + (part - 1) * 4 * stack.gates;
+        for (int64_t i = 0; i < 4 * stack.gates; ++i) grad_coefficients[i] += sums[i];
+    }
+    std::free(others);
+    return done;
+}
+
+namespace {
+
+// exp(x) for x <= 0. Below -87 it is exp(-87), which beside a 1 is nothing, and needs no care for numbers below the
+// normal range.
+template <typename T>
+inline typename Simd<T>::V exp_nonpositive(typename Simd<T>::V x) {
+    using S = Simd<T>;
+    using F = Format<T>;
+    x = x < T(-87) ? S::set(T(-87)) : x;
+    const auto shifted = x * T(1.4426950408889634074) + F::round;
+    const auto k = shifted - F::round;
+    const auto r = (x - k * F::ln2_high) - k * F::ln2_low;
+    return (1 + (r + r * r * S::polynomial(r, F::exp))) * S::power_of_two(S::integer(shifted));
+}
+
+// The softmax of `width` gates at once: vector i holds what gate number i has in each, and `scale` makes it sum to 1.
+template <typename T>
+struct Softmax {
+    using S = Simd<T>;
+    using V = typename S::V;
+    static constexpr int width = S::width;
+    V p[16], scale;
+
+    explicit Softmax(const T* weights) {
+#pragma GCC unroll 16
+        for (int part = 0; part < 16; part += width) {
+            V square[width];
+#pragma GCC unroll 8
+            for (int k = 0; k < width; ++k) square[k] = S::load(weights + 16 * k + part);
+            S::transpose(square);
+#pragma GCC unroll 8
+            for (int k = 0; k < width; ++k) p[part + k] = square[k];
+        }
+        V most = p[0];
+        for (int i = 1; i < 16; ++i) most = S::max(p[i], most);
+        V total = S::zero();
+        for (int i = 0; i < 16; ++i) {
+            p[i] = exp_nonpositive<T>(p[i] - most);
+            total += p[i];
+        }
+        scale = 1 / total;
+    }
+
+    // The probability that the mixture is true where the bit of the gate's number is set.
+    V truth(int bit) const {
+        V sum = S::zero();
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            if (i >> bit & 1) sum += p[i];
+        }
+        return sum * scale;
+    }
+};
+
+// Calls body(first gate, how many) for pieces of at most `width`; all but the last are full.
+template <typename T, typename F>
+void pieces(int64_t n, int threads, const F& body) {
+    constexpr int64_t width = Simd<T>::width;
+    parallel_for((n + width - 1) / width, 512, threads, [&](int64_t begin, int64_t end) {
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t at = piece * width;
+            body(at, n - at < width ? n - at : width);
+        }
+    });
+}
+
+}  // namespace
+
+template <typename T>
+void gate_coefficients(const T* weights, T* coefficients, int64_t n, int threads) {
+    using S = Simd<T>;
+    using V = typename S::V;
+    pieces<T>(n, threads, [&](int64_t at, int64_t count) {
+        T padded[16 * S::width] = {};
+        const T* from = weights + 16 * at;
+        if (count < S::width) from = static_cast<T*>(__builtin_memcpy(padded, from, 16 * count * sizeof(T)));
+        const Softmax<T> softmax(from);
+        const V q00 = softmax.truth(3), q01 = softmax.truth(2), q10 = softmax.truth(1), q11 = softmax.truth(0);
+        const V c[4] = {q00, q10 - q00, q01 - q00, (q11 - q10) - (q01 - q00)};
+        T rows[4][S::width];
+        for (int i = 0; i < 4; ++i) S::store(rows[i], c[i]);
+        for (int64_t k = 0; k < count; ++k) {
+            for (int i = 0; i < 4; ++i) coefficients[4 * (at + k) + i] = rows[i][k];
+        }
+    });
+}
+
+// With the gradient h of the truth table's four probabilities, gate i has the gradient sum of h over its bits, and the
+// softmax takes off the mean.
+template <typename T>
+void gate_coefficients_backward(const T* weights, const T* grad, T* grad_weights, int64_t n, int threads) {
+    using S = Simd<T>;
+    using V = typename S::V;
+    pieces<T>(n, threads, [&](int64_t at, int64_t count) {
+        T padded[16 * S::width] = {};
+        const T* from = weights + 16 * at;
+        if (count < S::width) from = static_cast<T*>(__builtin_memcpy(padded, from, 16 * count * sizeof(T)));
+        const Softmax<T> softmax(from);
+        T rows[4][S::width] = {};
+        for (int64_t k = 0; k < count; ++k) {
+            for (int i = 0; i < 4; ++i) rows[i][k] = grad[4 * (at + k) + i];
+        }
+        V g[4];
+        for (int i = 0; i < 4; ++i) g[i] = S::load(rows[i]);
+        const V h[4] = {g[3], g[1] - g[3], g[2] - g[3], (g[0] - g[1]) - (g[2] - g[3])};  // by bit: 11, 10, 01, 00
+        V gate[16] = {};
+#pragma GCC unroll 16
+        for (int i = 1; i < 16; ++i) {
+            const int lowest = __builtin_ctz(i);
+            gate[i] = gate[i & (i - 1)] + h[lowest];
+        }
+        V mean = S::zero();
+        for (int i = 0; i < 16; ++i) mean += softmax.p[i] * gate[i];
+        mean *= softmax.scale;
+        for (int part = 0; part < 16; part += S::width) {
+            V square[S::width];
+            for (int k = 0; k < S::width; ++k) square[k] = softmax.p[part + k] * softmax.scale * (gate[part + k] - mean);
+            S::transpose(square);
+            for (int64_t k = 0; k < count; ++k) S::store(grad_weights + 16 * (at + k) + part, square[k]);
+        }
+    });
+}
+
+template int logic_forward(const float*, const float*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
+                           int64_t, float*, int);
+template int logic_forward(const double*, const double*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
+                           int64_t, double*, int);
+template int logic_forward(const Bfloat16*, const float*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
+                           int64_t, float*, int);
+template int logic_backward(const float*, const float*, const int64_t*, const int64_t*, const double*, int64_t,
+                            int64_t, int64_t, int64_t, const float*, float*, float*, int);
+template int logic_backward(const double*, const double*, const int64_t*, const int64_t*, const double*, int64_t,
+                            int64_t, int64_t, int64_t, const double*, double*, double*, int);
+template int logic_backward(const Bfloat16*, const float*, const int64_t*, const int64_t*, const double*, int64_t,
+                            int64_t, int64_t, int64_t, const float*, Bfloat16*, float*, int);
+template void gate_coefficients(const float*, float*, int64_t, int);
+template void gate_coefficients(const double*, double*, int64_t, int);
+template void gate_coefficients_backward(const float*, const float*, float*, int64_t, int);
+template void gate_coefficients_backward(const double*, const double*, double*, int64_t, int);
+
+}  // namespace softly::SOFTLY_ISA

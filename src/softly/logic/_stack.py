@@ -1,0 +1,182 @@
+"""Layers of gates in the closed form: four coefficients a gate, whatever mixture of gates it is.
+
+Inside, neurons come first and examples last: a gate reads two rows and writes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from softly import native
+from softly.logic.gates import COEFFICIENTS
+
+
+def reference(
+    rows: Tensor,
+    coefficients: Tensor,
+    wires: Tensor,
+    sizes: Sequence[int],
+    grad_factors: Sequence[float],
+    groups: int,
+) -> Tensor:
+    """The stack in torch operations.
+
+    Args:
+        rows: (in_dim, batch) Activations; their dtype is that of all activations between the layers.
+        coefficients: (gates, 4) Of all layers, one after the other, at least in single precision.
+        wires: (2, gates) Each pair counts within the layer below.
+        sizes: The number of gates of each layer.
+        grad_factors: For each layer what multiplies the gradient in its input.
+        groups: 0 for the last layer's rows, or the number of groups that they are summed in.
+
+    Returns:
+        (gates of the last layer, batch) or (groups, batch), in the dtype of the coefficients.
+    """
+    storage = rows.dtype
+    layers = zip(coefficients.split(list(sizes)), wires.split(list(sizes), 1), grad_factors, strict=True)
+    for chosen, (first, second), factor in layers:
+        rows = rows.to(storage)
+        if factor != 1.0:
+            rows = rows * factor + (rows * (1.0 - factor)).detach()
+        a, b = rows.index_select(0, first).to(chosen.dtype), rows.index_select(0, second).to(chosen.dtype)
+        c0, c1, c2, c3 = chosen.unsqueeze(-1).unbind(1)
+        rows = (c3 * a + c2) * b + (c1 * a + c0)
+    return rows.unflatten(0, (groups, -1)).sum(1) if groups else rows
+
+
+def _shape(
+    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
+) -> Tensor:
+    return coefficients.new_empty(groups or sizes[-1], rows.shape[1])
+
+
+def _forward(
+    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
+) -> Tensor:
+    out = _shape(rows, coefficients, wires, sizes, grad_factors, groups)
+    widths = torch.tensor(sizes)
+    status = native.kernel("logic_forward", rows.dtype)(
+        rows.data_ptr(),
+        coefficients.data_ptr(),
+        wires.data_ptr(),
+        widths.data_ptr(),
+        len(sizes),
+        *rows.shape,
+        groups,
+        out.data_ptr(),
+        torch.get_num_threads(),
+    )
+    _check(status)
+    return out
+
+
+def _backward(
+    grad: Tensor,
+    rows: Tensor,
+    coefficients: Tensor,
+    wires: Tensor,
+    sizes: list[int],
+    grad_factors: list[float],
+    groups: int,
+    wanted: list[bool],
+) -> list[Tensor]:
+    grad_rows = torch.empty_like(rows) if wanted[0] else rows.new_empty(0)
+    grad_coefficients = torch.empty_like(coefficients)
+    widths, factors = torch.tensor(sizes), torch.tensor(grad_factors, dtype=torch.float64)
+    status = native.kernel("logic_backward", rows.dtype)(
+        rows.data_ptr(),
+        coefficients.data_ptr(),
+        wires.data_ptr(),
+        widths.data_ptr(),
+        factors.data_ptr(),
+        len(sizes),
+        *rows.shape,
+        groups,
+        grad.data_ptr(),
+        grad_rows.data_ptr() if wanted[0] else 0,
+        grad_coefficients.data_ptr(),
+        torch.get_num_threads(),
+    )
+    _check(status)
+    return [grad_rows, grad_coefficients if wanted[1] else coefficients.new_empty(0)]
+
+
+def _check(status: int) -> None:
+    if status < 0:
+        raise IndexError("softly.logic: wires lead to inputs that don't exist.")
+    if status == 0:
+        raise MemoryError("softly.logic: not enough memory for the activations of a few examples.")
+
+
+_native_stack = native.operator(
+    "logic_stack",
+    forward=_forward,
+    forward_shape=_shape,
+    backward=_backward,
+    reference=reference,
+    tensors=2,
+    dtypes=(torch.float32, torch.float64, torch.bfloat16),
+)
+# What activations are stored in, and what is computed in.
+_KERNELS = {
+    (torch.float32, torch.float32),
+    (torch.float64, torch.float64),
+    (torch.bfloat16, torch.float32),
+}
+
+
+def stack(
+    x: Tensor,
+    coefficients: Tensor,
+    wires: Tensor,
+    sizes: Sequence[int],
+    grad_factors: Sequence[float],
+    groups: int = 0,
+) -> Tensor:
+    """The same with examples first: (..., in_dim) to (..., gates of the last layer) or (..., groups)."""
+    rows = x.reshape(-1, x.shape[-1]).t()
+    function = _native_stack if (x.dtype, coefficients.dtype) in _KERNELS else reference
+    result = function(rows, coefficients, wires.contiguous(), list(sizes), list(grad_factors), groups)
+    return result.t().reshape(*x.shape[:-1], result.shape[0])
+
+
+def _softmax_reference(weights: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.softmax(weight, -1) @ COEFFICIENTS.to(weight) for weight in weights])
+
+
+def _softmax_shape(weights: Sequence[Tensor]) -> Tensor:
+    return weights[0].new_empty(sum(map(len, weights)), 4)
+
+
+def _softmax_forward(weights: list[Tensor]) -> Tensor:
+    out = _softmax_shape(weights)
+    for weight, part in zip(weights, out.split([len(weight) for weight in weights]), strict=True):
+        native.kernel("gate_coefficients", weight.dtype)(
+            weight.data_ptr(), part.data_ptr(), len(weight), torch.get_num_threads()
+        )
+    return out
+
+
+def _softmax_backward(grad: Tensor, weights: list[Tensor], wanted: list[bool]) -> list[Tensor]:
+    grads = []
+    for weight, part, needed in zip(weights, grad.split([len(weight) for weight in weights]), wanted, strict=True):
+        grads.append(torch.empty_like(weight) if needed else weight.new_empty(0))
+        if needed:
+            native.kernel("gate_coefficients_backward", weight.dtype)(
+                weight.data_ptr(), part.data_ptr(), grads[-1].data_ptr(), len(weight), torch.get_num_threads()
+            )
+    return grads
+
+
+# Coefficients of the mixtures of all sixteen gates: (n, 16) weights of several layers to (sum of n, 4).
+softmax_coefficients = native.operator(
+    "gate_coefficients",
+    forward=_softmax_forward,
+    forward_shape=_softmax_shape,
+    backward=_softmax_backward,
+    reference=_softmax_reference,
+    tensors=None,
+)

@@ -1,0 +1,263 @@
+"""Logic gate networks (chapter 6) on MONK's problems, Adult, Breast Cancer, MNIST and CIFAR-10.
+
+`python -m softly_lab.experiments.logic NAME... [--out DIR] [--seeds 0 1 ...] [--init residual] ...` trains and tests,
+and prints a line of the results table for each. With --out a killed run goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from softly.logic import LogicNetwork, Threshold, architectures
+from softly.logic.training import evaluate, train_epoch
+from softly_lab.data import images, tables
+
+Part = tuple[Tensor, Tensor]
+Data = tuple[Part, Part]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Networks of one architecture on one data set, one for every seed.
+
+    Attributes:
+        data: A name of `DATA`.
+        architecture: A name of `softly.logic.architectures`.
+        published: The accuracy that the chapter reports, discretized, mean over 10 runs.
+        init, parametrization, grad_factor: As in `softly.logic.LogicLayer`.
+        report: Epochs between two measurements, after each of which a killed run can go on.
+    """
+
+    data: str
+    architecture: str
+    published: float
+    epochs: int = 200
+    batch_size: int = 100
+    learning_rate: float = 0.01
+    init: str = "normal"
+    parametrization: str = "softmax16"
+    grad_factor: float = 1.0
+    seeds: tuple[int, ...] = tuple(range(10))
+    report: int = 200
+
+
+@dataclass(frozen=True)
+class Result:
+    """For every seed the test accuracy of the discretized and of the relaxed network, and minutes."""
+
+    config: Config
+    hard: np.ndarray
+    soft: np.ndarray
+    minutes: np.ndarray
+
+    def row(self) -> str:
+        """A line of the results table."""
+        c, n = self.config, len(self.hard)
+        spread = f" ± {100 * self.hard.std(ddof=1):.2f}" if n > 1 else ""
+        options = ", ".join(
+            f"{field.name} {getattr(c, field.name)}"
+            for field in fields(Config)
+            if field.name in ("init", "parametrization", "grad_factor") and getattr(c, field.name) != field.default
+        )
+        return (
+            f"| {c.data} | {options or 'as in the chapter'} | {c.published:.2f} | "
+            f"{100 * self.hard.mean():.2f}{spread} | {100 * self.soft.mean():.2f} | {n} | "
+            f"{c.epochs} | {self.minutes.mean():.1f} |"
+        )
+
+
+def monk(number: int) -> Callable[[int], Data]:
+    return lambda seed: tables.monk(number)
+
+
+def breast_cancer(seed: int) -> Data:
+    """Three quarters to learn from and one to test on, as the seed says: the data set has no split of its own."""
+    x, y = tables.breast_cancer()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    train, test = order.tensor_split([len(x) * 3 // 4])
+    return (x[train], y[train]), (x[test], y[test])
+
+
+def mnist(seed: int) -> Data:
+    (x, y), (u, v) = images.mnist()
+    return (x.flatten(1) / 255, y), (u.flatten(1) / 255, v)
+
+
+def mnist_crop(seed: int) -> Data:
+    """The 20×20 pixels in the middle, in which the digits lie."""
+    (x, y), (u, v) = images.mnist()
+    return (x[:, 4:24, 4:24].flatten(1) / 255, y), (u[:, 4:24, 4:24].flatten(1) / 255, v)
+
+
+def cifar10(seed: int) -> Data:
+    (x, y), (u, v) = images.cifar10()
+    return (x.flatten(1) / 255, y), (u.flatten(1) / 255, v)
+
+
+DATA: dict[str, Callable[[int], Data]] = {
+    "monk1": monk(1),
+    "monk2": monk(2),
+    "monk3": monk(3),
+    "adult": lambda seed: tables.adult(),
+    "breast_cancer": breast_cancer,
+    "mnist": mnist,
+    "mnist_crop": mnist_crop,
+    "cifar10": cifar10,
+}
+CONFIGS = {
+    config.data: config
+    for config in (
+        Config("monk1", "monk1", 100.0),
+        Config("monk2", "monk2", 90.9),
+        Config("monk3", "monk3", 97.7),
+        Config("adult", "adult", 84.8, epochs=20, report=20),
+        Config("breast_cancer", "breast_cancer", 76.1, epochs=100, report=100),
+        Config("mnist", "mnist_small", 97.69, epochs=100, seeds=(0,), report=1),
+        Config("mnist_crop", "mnist_small", 97.69, epochs=100, seeds=(0,), report=1),
+        Config("cifar10", "cifar10_small", 51.27, epochs=100, seeds=(0,), report=1),
+    )
+}
+
+
+def build(config: Config, columns: int, seed: int) -> LogicNetwork:
+    """The network with its encoding; a crop has fewer columns than its architecture."""
+    architecture = architectures.get(config.architecture)
+    encoding = architecture.encoding()
+    if encoding.num_columns != columns:
+        encoding = Threshold(0.5).fit(torch.zeros(1, columns))
+    torch.manual_seed(seed)
+    return LogicNetwork(
+        encoding.num_bits,
+        [architecture.width] * architecture.depth,
+        architecture.classes,
+        tau=architecture.tau,
+        encoding=encoding,
+        seed=seed,
+        init=config.init,
+        parametrization=config.parametrization,
+        grad_factor=config.grad_factor,
+    )
+
+
+def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicNetwork, dict[str, float]]:
+    """Train one network; the last of its measurements.
+
+    With a folder, every measurement is kept there as a line of metrics.jsonl after the checkpoint that belongs to it.
+    """
+    (x, y), (u, v) = DATA[config.data](seed)
+    network = build(config, x.shape[1], seed)
+    encoding, network.encoding = network.encoding, None  # bits are made once, not at every step
+    assert encoding is not None
+    x, u = (torch.cat([encoding(part) for part in t.split(4096)]) for t in (x, u))
+    optimizer = torch.optim.Adam(network.parameters(), config.learning_rate, fused=True)
+    measured: dict[str, float] = {"step": 0, "minutes": 0.0}
+    checkpoint = None if folder is None else folder / "checkpoints" / "last.safetensors"
+    if folder is not None and checkpoint is not None:
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({**asdict(config), "seed": seed, "torch": torch.__version__}))
+        if checkpoint.exists():
+            measured = restore(checkpoint, network, optimizer)
+            report(folder, measured)
+    before, started = measured["minutes"], time.perf_counter()
+    for epoch in range(int(measured["step"]), config.epochs):
+        torch.manual_seed(seed * 100_003 + epoch)  # so that a run that was interrupted takes the same course
+        loss = train_epoch(network, optimizer, nn.functional.cross_entropy, x, y, batch_size=config.batch_size)
+        if (epoch + 1) % config.report and epoch + 1 < config.epochs:
+            continue
+        minutes = before + (time.perf_counter() - started) / 60
+        hard = (evaluate(network, u).argmax(-1) == v).double().mean().item()
+        with torch.no_grad():
+            relaxed = torch.cat([network(part) for part in u.split(1024)])
+        soft = (relaxed.argmax(-1) == v).double().mean().item()
+        measured = {"step": epoch + 1, "loss": loss, "hard": hard, "soft": soft, "minutes": minutes}
+        if folder is not None and checkpoint is not None:
+            save(checkpoint, network, optimizer, measured)
+            report(folder, measured)
+    network.encoding = encoding
+    return network, measured
+
+
+def save(path: Path, network: LogicNetwork, optimizer: torch.optim.Optimizer, measured: dict[str, float]) -> None:
+    """Write a checkpoint so that there is always a whole one."""
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors.update({f"optimizer.{number}.{name}": tensor for name, tensor in state.items()})
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    save_file(tensors, unfinished, metadata={"measured": json.dumps(measured)})
+    unfinished.replace(path)
+
+
+def restore(path: Path, network: LogicNetwork, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """Load a checkpoint; what was measured when it was written."""
+    with safe_open(path, "pt") as file:
+        measured: dict[str, float] = json.loads(file.metadata()["measured"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    prefix = "network."
+    network.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, entry = name.split(".")
+            state.setdefault(int(number), {})[entry] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    return measured
+
+
+def report(folder: Path, measured: dict[str, float]) -> None:
+    """Add a line to metrics.jsonl, unless it is there already."""
+    path = folder / "metrics.jsonl"
+    line = json.dumps(measured)
+    if not path.exists() or line not in path.read_text().splitlines():
+        with path.open("a") as file:
+            file.write(line + "\n")
+
+
+def run(config: Config, out: Path | None = None) -> Result:
+    """Train a network for every seed."""
+    results = []
+    for seed in config.seeds:
+        measured = learn(config, seed, None if out is None else out / f"seed-{seed}")[1]
+        results.append([measured["hard"], measured["soft"], measured["minutes"]])
+    hard, soft, minutes = np.array(results).T
+    return Result(config, hard, soft, minutes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m softly_lab.experiments.logic", description=__doc__)
+    parser.add_argument("names", nargs="+", choices=CONFIGS, metavar="NAME", help=", ".join(CONFIGS))
+    parser.add_argument("--out", type=Path, help="a folder for configs, metrics and checkpoints")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--init")
+    parser.add_argument("--parametrization")
+    parser.add_argument("--grad-factor", type=float)
+    options = vars(parser.parse_args())
+    names, out = options.pop("names"), options.pop("out")
+    torch.set_num_threads(options.pop("threads"))
+    changes = {name: value for name, value in options.items() if value is not None}
+    if "seeds" in changes:
+        changes["seeds"] = tuple(changes["seeds"])
+    sys.stdout.write("| data | options | thesis | discretized | relaxed | seeds | epochs | minutes each |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|---|\n")
+    for name in names:
+        config = replace(CONFIGS[name], **changes)
+        sys.stdout.write(run(config, None if out is None else out / name).row() + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,13 @@
 """Logic gate networks: learned by gradient descent, run on bits."""
 
-from softly.logic import architectures, gates, parametrizations, training, wiring
+from softly.logic import architectures, execution, gates, netlist, parametrizations, training, wiring
+from softly.logic.circuit import Circuit, discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.network import LogicNetwork
 
 __all__ = [
+    "Circuit",
     "ColumnEncoding",
     "Encoding",
     "GroupSum",
@@ -16,7 +18,10 @@ __all__ = [
     "Thermometer",
     "Threshold",
     "architectures",
+    "discretize",
+    "execution",
     "gates",
+    "netlist",
     "parametrizations",
     "training",
     "wiring",

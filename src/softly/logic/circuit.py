@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import TypeVar
@@ -18,33 +17,13 @@ from softly.logic import wiring as wirings
 from softly.logic.encodings import Encoding
 from softly.logic.execution import Comparisons, Engine
 from softly.logic.layers import GroupSum, LogicLayer, Logit
-from softly.logic.netlist import Netlist, build
+from softly.logic.netlist import Layer, Netlist, build
 from softly.logic.network import LogicNetwork
 from softly.logic.summary import Summary
 
-__all__ = ["Circuit", "Layer", "discretize"]
+__all__ = ["Circuit", "discretize"]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer of gates before it was simplified.
-
-    Attributes:
-        gates: (width,) Numbers of the gates, as in `softly.logic.gates`.
-        wires: (2, width) Inputs, counted in the layer before.
-        wiring: Name of the wiring and its seed, where that is what the wires are.
-
-    Example:
-        >>> import numpy as np
-        >>> softly.logic.circuit.Layer(np.array([6]), np.array([[0], [1]])).wiring is None
-        True
-    """
-
-    gates: np.ndarray
-    wires: np.ndarray
-    wiring: tuple[str, int] | None = None
 
 
 class Circuit:
@@ -89,7 +68,7 @@ class Circuit:
         self.comparisons = comparisons
         self.columns, self.classes = tuple(columns), tuple(classes)
         self._check()
-        self.netlist: Netlist = build(num_inputs, [(layer.gates, layer.wires) for layer in self.layers])
+        self.netlist: Netlist = build(num_inputs, self.layers)
 
     def _check(self) -> None:
         name = "softly.logic.Circuit"
@@ -188,7 +167,20 @@ class Circuit:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a safetensors file: four bits a gate, wiring by its seed where it has one."""
-        formats.save(self, path)
+        formats.save(
+            path,
+            {
+                "num_inputs": self.num_inputs,
+                "layers": self.layers,
+                "k": self.k,
+                "tau": self.tau,
+                "beta": self.beta,
+                "logit_size": self.logit_size,
+                "comparisons": self.comparisons,
+                "columns": self.columns,
+                "classes": self.classes,
+            },
+        )
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Circuit:

@@ -50,7 +50,8 @@ class Engine:
 
     Example:
         >>> import numpy as np
-        >>> netlist = softly.logic.netlist.build(2, [(np.array([1, 7]), np.array([[0, 0], [1, 1]]))])
+        >>> and_or = softly.logic.netlist.Layer(np.array([1, 7]), np.array([[0, 0], [1, 1]]))
+        >>> netlist = softly.logic.netlist.build(2, [and_or])
         >>> softly.logic.execution.Engine(netlist, 1, None).counts(np.array([[0, 0], [0, 1], [1, 1]], dtype=np.uint8))
         array([[0],
                [1],

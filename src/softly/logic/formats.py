@@ -8,7 +8,7 @@ import os
 import tempfile
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -16,9 +16,7 @@ import safetensors.numpy
 
 from softly.logic import wiring as wirings
 from softly.logic.execution import Comparisons
-
-if TYPE_CHECKING:
-    from softly.logic.circuit import Circuit
+from softly.logic.netlist import Layer
 
 __all__ = ["load", "save"]
 
@@ -28,11 +26,19 @@ _FORMAT, _VERSION = "softly.circuit", "1"
 _MOST_INPUTS = 1 << 20
 
 
-def save(circuit: Circuit, path: str | PathLike[str]) -> None:
-    """Write ``circuit`` to ``path``, whole or not at all."""
+def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
+    """Write the arguments of a `Circuit` to a file, whole or not at all.
+
+    Example:
+        >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20], 2, seed=0))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     circuit.save(f"{folder}/a.safetensors")
+        ...     softly.logic.Circuit.load(f"{folder}/a.safetensors")
+        Circuit(8 bits, 20 gates in 1 layers, 11 after simplification, k=2)
+    """
     tensors: dict[str, np.ndarray] = {}
-    layers = []
-    for number, layer in enumerate(circuit.layers):
+    described = {**circuit, "layers": [], "columns": list(circuit["columns"]), "classes": list(circuit["classes"])}
+    for number, layer in enumerate(circuit["layers"]):
         gates = np.append(layer.gates, 0) if len(layer.gates) % 2 else layer.gates
         tensors[f"gates.{number}"] = (gates[::2] | gates[1::2] << 4).astype(np.uint8)
         description: dict[str, Any] = {"width": len(layer.gates)}
@@ -40,22 +46,12 @@ def save(circuit: Circuit, path: str | PathLike[str]) -> None:
             tensors[f"wires.{number}"] = np.ascontiguousarray(layer.wires, dtype=np.int32)
         else:
             description["wiring"], description["seed"] = layer.wiring
-        layers.append(description)
-    described: dict[str, Any] = {
-        "num_inputs": circuit.num_inputs,
-        "layers": layers,
-        "k": circuit.k,
-        "tau": circuit.tau,
-        "beta": circuit.beta,
-        "logit_size": circuit.logit_size,
-        "columns": list(circuit.columns),
-        "classes": list(circuit.classes),
-    }
-    if (c := circuit.comparisons) is not None:
-        described["num_columns"] = c.num_columns
-        tensors["comparisons.columns"] = c.columns.astype(np.int32)
-        tensors["comparisons.thresholds"] = c.thresholds.astype(np.float64)
-        tensors["comparisons.kinds"] = c.kinds.astype(np.uint8)
+        described["layers"].append(description)
+    if (comparisons := described.pop("comparisons")) is not None:
+        described["num_columns"] = comparisons.num_columns
+        tensors["comparisons.columns"] = comparisons.columns.astype(np.int32)
+        tensors["comparisons.thresholds"] = comparisons.thresholds.astype(np.float64)
+        tensors["comparisons.kinds"] = comparisons.kinds.astype(np.uint8)
     metadata = {"format": _FORMAT, "version": _VERSION, "circuit": json.dumps(described)}
     data = safetensors.numpy.save(tensors, metadata)
     target = Path(path)
@@ -70,9 +66,15 @@ def save(circuit: Circuit, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str]) -> dict[str, Any]:
-    """The arguments of the `Circuit` in a file, checked as far as it takes to read them safely."""
-    from softly.logic.circuit import Layer
+    """The arguments of the `Circuit` in a file, checked as far as it takes to read them safely.
 
+    Example:
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     softly.logic.Circuit.load(file.name)
+        Traceback (most recent call last):
+        ...
+        ValueError: softly.logic.Circuit.load: ...: it is no safetensors file: ...
+    """
     with _Reader(path) as file:
         described = file.description()
         below = file.whole(described, "num_inputs", 1)

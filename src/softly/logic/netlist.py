@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["AND", "XOR", "Netlist", "build"]
+__all__ = ["AND", "XOR", "Layer", "Netlist", "build"]
 
 AND, XOR = 0, 1
 
@@ -43,6 +43,26 @@ _KIND, _NOT_A, _NOT_B, _NOT = np.array(
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A layer of gates before it was simplified.
+
+    Attributes:
+        gates: (width,) Numbers of the gates, as in `softly.logic.gates`.
+        wires: (2, width) Inputs, counted in the layer before.
+        wiring: Name of the wiring and its seed, where that is what the wires are.
+
+    Example:
+        >>> import numpy as np
+        >>> softly.logic.netlist.Layer(np.array([6]), np.array([[0], [1]])).wiring is None
+        True
+    """
+
+    gates: np.ndarray
+    wires: np.ndarray
+    wiring: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
 class Netlist:
     """Gates in an order in which every one comes after its inputs.
 
@@ -55,7 +75,8 @@ class Netlist:
 
     Example:
         >>> import numpy as np
-        >>> xor_twice = [(np.array([6]), np.array([[0], [1]])), (np.array([6]), np.array([[0], [0]]))]
+        >>> Layer = softly.logic.netlist.Layer
+        >>> xor_twice = [Layer(np.array([6]), np.array([[0], [1]])), Layer(np.array([6]), np.array([[0], [0]]))]
         >>> softly.logic.netlist.build(2, xor_twice).outputs  # x xor x is the constant false
         array([0])
     """
@@ -84,24 +105,24 @@ class Netlist:
             yield self.num_inputs + 1 + number, kind, a, b
 
 
-def build(num_inputs: int, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> Netlist:
+def build(num_inputs: int, layers: Sequence[Layer]) -> Netlist:
     """Simplify layers of gates: constants, copies, negations, equal gates, and what no output needs.
 
     Args:
         num_inputs: Number of inputs.
-        layers: For every layer the numbers of its gates, (width,), and its wires, (2, width).
+        layers: From the first to the last.
 
     Example:
         >>> import numpy as np
-        >>> nand_and_and = (np.array([14, 1]), np.array([[0, 1], [1, 0]]))
+        >>> nand_and_and = softly.logic.netlist.Layer(np.array([14, 1]), np.array([[0, 1], [1, 0]]))
         >>> netlist = softly.logic.netlist.build(2, [nand_and_and])
         >>> netlist.num_gates, netlist.outputs
         (1, array([7, 6]))
     """
     gates = _Gates(num_inputs)
     literals = 2 * np.arange(1, num_inputs + 1)
-    for ids, wires in layers:
-        literals = gates.layer(np.asarray(ids, dtype=np.int64), literals[wires[0]], literals[wires[1]])
+    for layer in layers:
+        literals = gates.layer(layer.gates.astype(np.int64), literals[layer.wires[0]], literals[layer.wires[1]])
     return gates.netlist(literals)
 
 

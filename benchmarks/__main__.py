@@ -9,7 +9,7 @@ import softly
 from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "logic_training", "sorting_network", "tnorms", "topk")
+BENCHMARKS = ("fastsort", "logic_inference", "logic_training", "sorting_network", "tnorms", "topk")
 
 
 def main() -> None:
@@ -30,11 +30,13 @@ def main() -> None:
             timings = measure(case)
             ours = timings.pop("softly")
             print(f"  {case.name:<58} {ours.seconds * 1e6:>10.1f} µs", end="")
-            if case.flops is None:
-                print()
-            else:
+            if case.flops is not None:
                 rate, bound = case.flops / ours.seconds, attainable_flops()
-                print(f", {rate / 1e9:.1f} useful GFlop/s, {rate / bound:.0%} of a matrix product's {bound / 1e9:.0f}")
+                print(
+                    f", {rate / 1e9:.1f} useful GFlop/s, {rate / bound:.0%} of a matrix product's {bound / 1e9:.0f}",
+                    end="",
+                )
+            print(f", {case.note(ours.seconds)}" if case.note is not None else "")
             for peer, timing in timings.items():
                 print(f"    {peer:<56} {timing.seconds * 1e6:>10.1f} µs {timing.ratio:>7.1f}×")
 

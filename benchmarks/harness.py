@@ -19,12 +19,14 @@ class Case:
         softly: Does it with softly.
         peers: The same by others; `benchmarks.baselines` has frozen, idiomatic torch.
         flops: The floating-point operations that the task cannot do without, if they are what limits it.
+        note: What else is to be said of softly's seconds.
     """
 
     name: str
     softly: Function
     peers: dict[str, Function]
     flops: float | None = None
+    note: Callable[[float], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,20 @@ def forward_backward(function: Callable[[torch.Tensor], torch.Tensor], x: torch.
         return gradient
 
     return call
+
+
+def on_threads(threads: int, call: Function) -> Function:
+    """The same on so many threads."""
+
+    def threaded() -> object:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return call()
+        finally:
+            torch.set_num_threads(before)
+
+    return threaded
 
 
 def repetitions(function: Function, seconds: float) -> int:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import softly
 from benchmarks.baselines import sorting_network as baseline
-from benchmarks.harness import Case, Function, forward_backward
+from benchmarks.harness import Case, Function, forward_backward, on_threads
 from softly.sorting.networks import Network
 
 STEEPNESS = 10.0
@@ -59,7 +59,7 @@ def cases() -> Iterator[Case]:
         # Without a sum to differentiate: torch's own threads go on spinning after it, on the cores that these need.
         weights = torch.randn(batch, n, n, generator=torch.Generator().manual_seed(1))
         call = lambda sorter=sorter, x=x, w=weights: torch.autograd.grad(sorter.permutation(x), x, w)  # noqa: E731
-        yield Case(f"{name}, matrix of {batch} × {n}, two threads", _on(2, call), {"one": _on(1, call)})
+        yield Case(f"{name}, matrix of {batch} × {n}, two threads", on_threads(2, call), {"one": on_threads(1, call)})
 
 
 def _inputs(batch: int, n: int) -> Tensor:
@@ -73,18 +73,6 @@ def _assigned(network: Network, *, matrix: bool) -> Callable[[Tensor], Tensor]:
 
 def _with(function: Callable[..., Tensor], layers: baseline.Layers) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x, layers, STEEPNESS)
-
-
-def _on(threads: int, call: Function) -> Function:
-    def threaded() -> object:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            return call()
-        finally:
-            torch.set_num_threads(before)
-
-    return threaded
 
 
 def _diffsort(name: str, n: int, x: Tensor) -> dict[str, Function]:

@@ -1,7 +1,8 @@
-"""Circuits from uint8 images to classes, against straight-line C as difflogic makes it; and how long they take to make."""
+"""Circuits from uint8 images to classes, against straight-line C as difflogic makes it; and making them."""
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,5 +50,5 @@ def _layers(kinds: list[int], widths: list[int]) -> list[Layer]:
     generator = np.random.default_rng(0)
     return [
         Layer(generator.choice(kinds, width), softly.logic.wiring.wires("random", below, width, number).numpy())
-        for number, (below, width) in enumerate(zip(widths, widths[1:], strict=False))
+        for number, (below, width) in enumerate(pairwise(widths))
     ]

@@ -86,5 +86,5 @@ class Summary:
         image = ax.imshow(shares, aspect="auto", cmap="viridis", vmin=0)
         ax.set_xticks(range(16), [name.replace("_", " ") for name in gates.NAMES], rotation=60, ha="right")
         ax.set_yticks(range(len(shares)), [f"layer {number + 1}" for number in range(len(shares))])
-        ax.figure.colorbar(image, ax=ax, label="share of the gates")
+        ax.figure.colorbar(image, ax=ax, label="share")
         return ax

@@ -70,10 +70,10 @@ class Result:
             for field in fields(Config)
             if field.name in ("init", "parametrization", "grad_factor") and getattr(c, field.name) != field.default
         )
-        return (
-            f"| {c.data} | {options or 'as in the chapter'} | {c.published:.2f} | "
-            f"{100 * self.hard.mean():.2f}{spread} | {100 * self.soft.mean():.2f} | {n} | {c.epochs} | {self.minutes.mean():.1f} |"
-        )
+        cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
+        cells += [f"{100 * self.hard.mean():.2f}{spread}", f"{100 * self.soft.mean():.2f}"]
+        cells += [str(n), str(c.epochs), f"{self.minutes.mean():.1f}"]
+        return f"| {' | '.join(cells)} |"
 
 
 def monk(number: int) -> Callable[[int], Data]:

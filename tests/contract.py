@@ -5,9 +5,9 @@ A new operator adds a `Row`; ``test_contract.py`` runs every check on every row.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -458,7 +458,7 @@ def _logic_row(kind: str) -> Row:
     def apply(x: Tensor, *, seed: int, tnorm: str, sharp: bool = False) -> Tensor:
         return _LOGIC[kind, seed, tnorm, sharp, x.dtype](x)
 
-    hard = copy.deepcopy(_LOGIC[kind, 0, "probabilistic", False, torch.float64]).eval()
+    hard = deepcopy(_LOGIC[kind, 0, "probabilistic", False, torch.float64]).eval()
     layers = [hard] if kind == "layer" else list(hard.layers)
     constants = (
         torch.cat([layer.train().weight.softmax(-1) @ softly.logic.gates.COEFFICIENTS for layer in layers]),

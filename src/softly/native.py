@@ -79,6 +79,16 @@ def _reachable(x: Tensor, dtypes: Sequence[torch.dtype] = _FULL) -> bool:
     return _module is not None and x.device.type == "cpu" and x.dtype in dtypes and not transformed(x)
 
 
+def _observed(*tensors: Tensor) -> bool:
+    """Whether someone follows what is computed, or only pretends to compute it: the compiler, a mode, a subclass."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors)
+    )
+
+
 def constant(
     name: str,
     *,
@@ -138,7 +148,7 @@ def operator(
     backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
     single, leading = tensors == 1, 1 if tensors is None else tensors
 
-    def take(arguments: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Any]]:
+    def take(arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The tensors among the arguments, and what follows them."""
         return arguments[0] if tensors is None else arguments[:leading], arguments[leading:]
 
@@ -155,34 +165,54 @@ def operator(
     backward_op.register_fake(backward_shape)
     num_constants = len(inspect.signature(forward).parameters) - leading
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        xs, ctx.constants = take(inputs)
-        ctx.number = len(xs)
-        ctx.save_for_backward(*xs, *(output[1:] if isinstance(output, tuple) else ()))
-
-    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
-        xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
-        wanted = list(take(ctx.needs_input_grad)[0])
+    def gradients(
+        run: Callable[..., Any], grad: Tensor, saved: Sequence[Tensor], constants: Sequence[Any], wanted: list[bool]
+    ) -> list[Tensor | None]:
+        xs, kept = saved[: len(wanted)], saved[len(wanted) :]
         if torch.is_grad_enabled():
             # The gradient itself is to be differentiated: the reference can do that, to any order.
             chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
-            result = torch.autograd.grad(reference(*give(xs), *ctx.constants), chosen, grad, create_graph=True)
-            found = iter(result)
-            grads = [next(found) if needed else None for needed in wanted]
-        elif single:
-            grads = [backward_op(grad.contiguous(), *xs, *kept, *ctx.constants)]
-        else:
-            result = backward_op(grad.contiguous(), *give(xs), *kept, *ctx.constants, wanted)
-            grads = [g if needed else None for g, needed in zip(result, wanted, strict=True)]
-        return (*give(grads), *[None] * num_constants)
+            found = iter(torch.autograd.grad(reference(*give(xs), *constants), chosen, grad, create_graph=True))
+            return [next(found) if needed else None for needed in wanted]
+        if single:
+            return [run(grad.contiguous(), *xs, *kept, *constants)]
+        result = run(grad.contiguous(), *give(xs), *kept, *constants, wanted)
+        return [g if needed else None for g, needed in zip(result, wanted, strict=True)]
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        xs, ctx.constants = take(inputs)
+        ctx.save_for_backward(*xs, *(output[1:] if isinstance(output, tuple) else ()))
+
+    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+        wanted = list(take(ctx.needs_input_grad)[0])
+        return (*give(gradients(backward_op, grad, ctx.saved_tensors, ctx.constants, wanted)), *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
+
+    class Direct(torch.autograd.Function):
+        """The same without torch.library, whose bookkeeping takes longer than a small kernel."""
+
+        @staticmethod
+        def forward(ctx: Any, constants: Sequence[Any], *xs: Tensor) -> Tensor:
+            output = forward(*give(xs), *constants)
+            result, *kept = output if isinstance(output, tuple) else (output,)
+            ctx.constants = constants
+            ctx.save_for_backward(*xs, *kept)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+            wanted = list(ctx.needs_input_grad[1:])
+            return None, *gradients(backward, grad, ctx.saved_tensors, ctx.constants, wanted)
 
     def apply(*arguments: Any) -> Tensor:
         xs, constants = take(arguments)
         if not all(_reachable(x, dtypes) for x in xs):
             return reference(*arguments)
-        output = forward_op(*give([x.contiguous() for x in xs]), *constants)
+        xs = [x.contiguous() for x in xs]
+        if not _observed(*xs):
+            return Direct.apply(constants, *xs)
+        output = forward_op(*give(xs), *constants)
         return output[0] if isinstance(output, tuple) else output
 
     return apply

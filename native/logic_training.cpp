@@ -83,22 +83,27 @@ struct Stack {
     }
 };
 
-// A number of columns, a multiple of the vectors' width, that the compiler knows where `vectors` is not 0.
+// A number of columns, at least one vector, that the compiler knows where `vectors` is not 0.
 template <int vectors, int width>
 struct Columns {
     int64_t number;
 
     explicit Columns(int64_t number) : number(vectors ? vectors * width : number) {}
 
-    // Calls body.operator()<count>(column) from left to right.
+    // Between rows of these columns in memory of our own: whole cache lines.
+    int64_t stride() const { return vectors ? number : (number + 15) / 16 * 16; }
+
+    // Calls body.operator()<count>(column, known) from left to right. The last vector ends with the last column and may
+    // begin with some, `known` of them, that others had.
     template <typename F>
     void in_chunks(const F& body) const {
         if constexpr (vectors) {
-            body.template operator()<vectors>(0);
+            body.template operator()<vectors>(0, 0);
         } else {
             int64_t at = 0;
-            for (; at + kChunk * width <= number; at += kChunk * width) body.template operator()<kChunk>(at);
-            for (; at < number; at += width) body.template operator()<1>(at);
+            for (; at + kChunk * width <= number; at += kChunk * width) body.template operator()<kChunk>(at, 0);
+            for (; at + width <= number; at += width) body.template operator()<1>(at, 0);
+            if (at < number) body.template operator()<1>(number - width, static_cast<int>(at + width - number));
         }
     }
 };
@@ -149,7 +154,7 @@ template <typename S, typename C, typename R>
 void evaluate(const Layer<S> layer, int64_t gates, const C columns, R* to, int64_t to_stride) {
     using M = Memory<S>;
     for (int64_t j = 0; j < gates; ++j) {
-        columns.in_chunks([&]<int count>(int64_t at) {
+        columns.in_chunks([&]<int count>(int64_t at, int) {
             typename M::V values[count];
             layer.template values<count>(j, at, values);
 #pragma GCC unroll 4
@@ -163,7 +168,7 @@ template <typename S, typename C>
 void evaluate_sums(const Layer<S> layer, int64_t groups, int64_t size, const C columns,
                    typename Computed<S>::type* to, int64_t to_stride) {
     using M = Memory<S>;
-    columns.in_chunks([&]<int count>(int64_t at) {
+    columns.in_chunks([&]<int count>(int64_t at, int) {
         for (int64_t group = 0; group < groups; ++group) {
             typename M::V total[count] = {};
             const int64_t stop = (group + 1) * size;
@@ -184,6 +189,13 @@ void evaluate_sums(const Layer<S> layer, int64_t groups, int64_t size, const C c
     });
 }
 
+// The vector with its first lanes set to 0.
+template <typename V>
+inline V without(V value, int lanes) {
+    for (int lane = 0; lane < lanes; ++lane) value[lane] = 0;
+    return value;
+}
+
 // The backward pass of a layer: the gradient of gate j is a row that above(j) gives. `sums`, (gates, 4), and where
 // `spread` the rows of `grad_below` grow.
 //
@@ -201,13 +213,15 @@ void differentiate(const Layer<S> layer, int64_t gates, const C columns, typenam
         const auto* g = above(j);
         const auto c1 = layer.c[4 * j + 1], c2 = layer.c[4 * j + 2], c3 = layer.c[4 * j + 3];
         V s0 = {}, s1 = {}, s2 = {}, s3 = {};
-        columns.in_chunks([&]<int count>(int64_t at) {
+        columns.in_chunks([&]<int count>(int64_t at, int known) {
             V x[count], y[count], scaled[count];
 #pragma GCC unroll 4
             for (int v = 0; v < count; ++v) {
                 x[v] = M::load(a + at + v * M::width);
                 y[v] = M::load(b + at + v * M::width);
-                const V grad = D::load(g + at + v * M::width), product = grad * x[v];
+                V grad = D::load(g + at + v * M::width);
+                if (count == 1 && known) grad = without(grad, known);
+                const V product = grad * x[v];
                 s0 += grad;
                 s1 += product;
                 s2 += grad * y[v];
@@ -238,10 +252,10 @@ void forward_block(const Stack<S>& stack, const C& columns, const S* from, int64
                    typename Computed<S>::type* to, int64_t to_stride, S* work) {
     int64_t offset = 0;
     for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
-        S* rows = work + (l % 2) * stack.widest * columns.number;
-        evaluate(Layer<S>(stack, offset, from, from_stride), stack.sizes[l], columns, rows, columns.number);
+        S* rows = work + (l % 2) * stack.widest * columns.stride();
+        evaluate(Layer<S>(stack, offset, from, from_stride), stack.sizes[l], columns, rows, columns.stride());
         from = rows;
-        from_stride = columns.number;
+        from_stride = columns.stride();
     }
     const Layer<S> last(stack, offset, from, from_stride);
     if (stack.groups) {
@@ -259,38 +273,38 @@ int64_t backward_work(const Stack<S>& stack, int64_t columns) {
 
 // Backward over `columns` examples. `grad_rows`, of the stack's rows at the first of them, grows; null leaves it.
 template <typename S, typename C>
-void backward_block(const Stack<S>& stack, const C& width, const S* from, int64_t from_stride,
+void backward_block(const Stack<S>& stack, const C& columns, const S* from, int64_t from_stride,
                     const typename Computed<S>::type* grad, int64_t grad_stride,
                     typename Computed<S>::type* grad_rows, int64_t grad_rows_stride,
                     typename Computed<S>::type* sums, void* work) {
     using T = typename Computed<S>::type;
-    const int64_t columns = width.number;
+    const int64_t stride = columns.stride();
     S* kept = static_cast<S*>(work);
-    const int64_t kept_bytes = (stack.gates - stack.last()) * columns * sizeof(S);
+    const int64_t kept_bytes = (stack.gates - stack.last()) * stride * sizeof(S);
     T* buffers = reinterpret_cast<T*>(static_cast<char*>(work) + (kept_bytes + 63) / 64 * 64);
 
     const S* below = from;
     int64_t below_stride = from_stride, offset = 0;
     for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
-        S* rows = kept + offset * columns;
-        evaluate(Layer<S>(stack, offset, below, below_stride), stack.sizes[l], width, rows, columns);
+        S* rows = kept + offset * stride;
+        evaluate(Layer<S>(stack, offset, below, below_stride), stack.sizes[l], columns, rows, stride);
         below = rows;
-        below_stride = columns;
+        below_stride = stride;
     }
     for (int64_t l = stack.depth - 1; l >= 0; --l) {
         const int64_t rows_below = l ? stack.sizes[l - 1] : stack.inputs;
         const int64_t offset_below = l ? offset - rows_below : 0;
-        const Layer<S> layer(stack, offset, l ? kept + offset_below * columns : from, l ? columns : from_stride);
-        T* to = l ? buffers + (l % 2) * stack.widest * columns : grad_rows;
-        const int64_t to_stride = l ? columns : grad_rows_stride;
-        if (l) __builtin_memset(to, 0, rows_below * columns * sizeof(T));
+        const Layer<S> layer(stack, offset, l ? kept + offset_below * stride : from, l ? stride : from_stride);
+        T* to = l ? buffers + (l % 2) * stack.widest * stride : grad_rows;
+        const int64_t to_stride = l ? stride : grad_rows_stride;
+        if (l) __builtin_memset(to, 0, rows_below * stride * sizeof(T));
         const auto run = [&](const auto& above) {
             const auto factor = static_cast<T>(stack.factors[l]);
             T* to_sums = sums + 4 * offset;
             if (to != nullptr) {
-                differentiate<true>(layer, stack.sizes[l], width, factor, above, to, to_stride, to_sums);
+                differentiate<true>(layer, stack.sizes[l], columns, factor, above, to, to_stride, to_sums);
             } else {
-                differentiate<false>(layer, stack.sizes[l], width, factor, above, to, to_stride, to_sums);
+                differentiate<false>(layer, stack.sizes[l], columns, factor, above, to, to_stride, to_sums);
             }
         };
         if (l + 1 == stack.depth && stack.groups) {
@@ -305,25 +319,29 @@ void backward_block(const Stack<S>& stack, const C& width, const S* from, int64_
     }
 }
 
-// Examples in blocks of whole vectors, and a last one for what is left.
+// Examples in blocks of `size` vectors, and less than a vector in the last one. With one layer nothing is gained from
+// small blocks, and whole rows are read at once: then the last block has also what would be less than a vector.
 struct Blocks {
-    int64_t batch, size, vectors;
+    int64_t batch, size, vectors, number;
     int width;
 
-    // With one layer nothing is gained from small blocks, and whole rows are read at once.
-    Blocks(int64_t batch, int width, int64_t depth, int threads) : batch(batch), vectors(batch / width), width(width) {
-        const int64_t share = (vectors + threads - 1) / threads;
-        const int64_t wanted = depth > 1 ? kChunk : (share + kChunk - 1) / kChunk * kChunk;
-        size = wanted < kLargest ? (wanted > kChunk ? wanted : kChunk) : kLargest;
+    Blocks(int64_t batch, int width, int64_t depth, int threads)
+        : batch(batch), size(kChunk), vectors(batch / width), width(width) {
+        if (depth > 1 || vectors == 0) {
+            number = (vectors + size - 1) / size + (batch % width != 0);
+        } else {
+            const int64_t share = (vectors + threads - 1) / threads;
+            size = share < kLargest ? share : kLargest;
+            number = (vectors + size - 1) / size;
+            vectors = number * size;
+        }
     }
-    int64_t whole() const { return (vectors + size - 1) / size; }
-    int64_t number() const { return whole() + (batch % width != 0); }
-    int64_t first(int64_t block) const { return (block < whole() ? block * size : vectors) * width; }
-    int64_t columns(int64_t block) const {
-        const int64_t next = block + 1 < whole() ? (block + 1) * size * width : vectors * width;
-        return (block < whole() ? next : batch) - first(block);
+    int64_t first(int64_t block) const {
+        const int64_t at = block * size;
+        return (at < vectors ? at : vectors) * width;
     }
-    int64_t most() const { return size * width; }
+    int64_t columns(int64_t block) const { return (block + 1 < number ? first(block + 1) : batch) - first(block); }
+    int64_t most() const { return (size * width + width + 15) / 16 * 16; }
 };
 
 // `columns` of (rows, stride) between memory and a vector a row; what is beyond them is 0.
@@ -347,9 +365,9 @@ int logic_forward(const S* rows, const typename Computed<S>::type* coefficients,
     const Blocks blocks(batch, M::width, depth, threads);
     const int64_t results = groups ? groups : stack.last();
     int done = 1;
-    parallel_for(blocks.number(), 1, threads, [&](int64_t begin, int64_t end) {
-        // Two layers, and for the last block its rows and results.
-        const int64_t layers = depth > 1 ? 2 * stack.widest * blocks.most() : 2 * stack.widest * M::width;
+    parallel_for(blocks.number, 1, threads, [&](int64_t begin, int64_t end) {
+        // Two layers, and for less than a vector of examples their rows and results.
+        const int64_t layers = depth > 1 ? 2 * stack.widest * blocks.most() : 0;
         void* memory = scratch(layers * sizeof(S) + M::width * (inputs * sizeof(S) + results * sizeof(T)));
         if (memory == nullptr) {
             __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
@@ -358,7 +376,7 @@ int logic_forward(const S* rows, const typename Computed<S>::type* coefficients,
         S* work = static_cast<S*>(memory);
         for (int64_t block = begin; block < end; ++block) {
             const int64_t at = blocks.first(block), columns = blocks.columns(block);
-            if (columns % M::width == 0) {
+            if (columns >= M::width) {
                 with_columns<S>(columns, [&](const auto& width) {
                     forward_block(stack, width, rows + at, batch, out + at, batch, work);
                 });
@@ -386,7 +404,7 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     if (!stack.connected()) return -1;
     const Blocks blocks(batch, M::width, depth, threads);
     constexpr bool in_place = sizeof(S) == sizeof(T);
-    const int64_t results = groups ? groups : stack.last(), number = blocks.number();
+    const int64_t results = groups ? groups : stack.last(), number = blocks.number;
     const int64_t parts = threads < number ? (threads > 1 ? threads : 1) : (number > 1 ? number : 1);
     // Each part of the blocks has sums of its own; they are added in one order, so that a number of threads always
     // gives the same result.
@@ -396,7 +414,7 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     int done = 1;
     parallel_for(parts, 1, threads, [&](int64_t begin, int64_t end) {
         const int64_t work_bytes = (backward_work(stack, blocks.most()) + 63) / 64 * 64;
-        // For the rows' gradient where it isn't summed in place, and the last block's rows and gradients.
+        // For the rows' gradient where it isn't summed in place, and for less than a vector of examples.
         const int64_t wide = inputs * (in_place ? int64_t{M::width} : blocks.most()) * sizeof(T);
         void* work = scratch(work_bytes + wide + M::width * (inputs * sizeof(S) + results * sizeof(T)));
         if (work == nullptr) {
@@ -404,14 +422,14 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
             return;
         }
         T* apart = grad_rows == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes);
-        T* last_grad = reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes + wide);
-        S* last_rows = reinterpret_cast<S*>(last_grad + results * M::width);
+        T* few_grad = reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes + wide);
+        S* few_rows = reinterpret_cast<S*>(few_grad + results * M::width);
         for (int64_t part = begin; part < end; ++part) {
             T* sums = part ? others + (part - 1) * 4 * stack.gates : grad_coefficients;
             for (int64_t block = number * part / parts; block < number * (part + 1) / parts; ++block) {
                 const int64_t at = blocks.first(block), columns = blocks.columns(block);
-                const int64_t stride = (columns + M::width - 1) / M::width * M::width;
-                const bool whole = columns == stride;
+                const bool whole = columns >= M::width;
+                const int64_t stride = whole ? (columns + 15) / 16 * 16 : M::width;
                 if (whole && in_place && grad_rows != nullptr) {
                     T* to = reinterpret_cast<T*>(grad_rows) + at;
                     for (int64_t r = 0; r < inputs; ++r) __builtin_memset(to + r * batch, 0, columns * sizeof(T));
@@ -426,11 +444,11 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
                         backward_block(stack, width, rows + at, batch, grad + at, batch, apart, stride, sums, work);
                     });
                 } else {
-                    __builtin_memset(last_rows, 0, inputs * M::width * sizeof(S));
-                    __builtin_memset(last_grad, 0, results * M::width * sizeof(T));
-                    copy_columns(rows + at, batch, last_rows, M::width, inputs, columns);
-                    copy_columns(grad + at, batch, last_grad, M::width, results, columns);
-                    backward_block(stack, Columns<1, M::width>(1), last_rows, M::width, last_grad, M::width, apart,
+                    __builtin_memset(few_rows, 0, inputs * M::width * sizeof(S));
+                    __builtin_memset(few_grad, 0, results * M::width * sizeof(T));
+                    copy_columns(rows + at, batch, few_rows, M::width, inputs, columns);
+                    copy_columns(grad + at, batch, few_grad, M::width, results, columns);
+                    backward_block(stack, Columns<1, M::width>(1), few_rows, M::width, few_grad, M::width, apart,
                                    stride, sums, work);
                 }
                 for (int64_t r = 0; apart != nullptr && r < inputs; ++r) {

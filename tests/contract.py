@@ -5,7 +5,9 @@ A new operator adds a `Row`; ``test_contract.py`` runs every check on every row.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -533,4 +535,83 @@ SELECTION = [
     ),
 ]
 
-ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN]
+
+def _logic_model(kind: str, seed: int, tnorm: str, sharp: bool, dtype: torch.dtype) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    if kind == "layer":
+        model: torch.nn.Module = softly.logic.LogicLayer(5, 6, seed=seed, tnorm=tnorm)
+    else:
+        model = softly.logic.LogicNetwork(5, [9, 7, 6], 2, seed=seed, tnorm=tnorm, tau=3.0, beta=0.5)
+    for weight in model.parameters():
+        weight.requires_grad_(False)
+        if sharp:
+            weight *= 1e4
+    return model.to(dtype)
+
+
+# Made beforehand, since making a model can't be compiled.
+_LOGIC = {
+    choice: _logic_model(*choice)
+    for choice in itertools.product(
+        ("layer", "network"),
+        (0, 1),
+        ("probabilistic", "einstein"),
+        (False, True),
+        (torch.float64, torch.float32, torch.bfloat16),
+    )
+}
+
+
+def _logic_row(kind: str) -> Row:
+    def apply(x: Tensor, *, seed: int, tnorm: str, sharp: bool = False) -> Tensor:
+        return _LOGIC[kind, seed, tnorm, sharp, x.dtype](x)
+
+    hard = deepcopy(_LOGIC[kind, 0, "probabilistic", False, torch.float64]).eval()
+    layers = [hard] if kind == "layer" else list(hard.layers)
+    constants = (
+        torch.cat([layer.train().weight.softmax(-1) @ softly.logic.gates.COEFFICIENTS for layer in layers]),
+        torch.cat([layer.wires for layer in layers], 1),
+        [layer.out_dim for layer in layers],
+        [1.0 for _ in layers],
+        0 if kind == "layer" else 2,
+    )
+    return Row(
+        {"layer": "LogicLayer", "network": "LogicNetwork"}[kind],
+        apply,
+        hard.eval(),
+        {"sharp": True},
+        hyper={"seed": 0, "tnorm": "probabilistic"},
+        other={"seed": 1, "tnorm": "einstein"},
+        unit=True,
+        shortest=5,
+        tolerance=1e-4,
+        native_op=("logic_stack", constants),
+        native_input=lambda x: x.t().contiguous(),
+    )
+
+
+LOGIC = [
+    _logic_row("layer"),
+    _logic_row("network"),
+    Row(
+        "gates.relaxed",
+        softly.logic.gates.relaxed,
+        lambda a, b: softly.logic.gates.TRUTH.T[(2 * a + b).long()],
+        hyper={"tnorm": "probabilistic"},
+        other={"tnorm": "yager"},
+        shapes=((4,), (4,)),
+        unit=True,
+    ),
+    Row(
+        "GroupSum",
+        lambda x, **hyper: softly.logic.GroupSum(**hyper)(x),
+        lambda x: torch.stack((x[..., :2].sum(-1), x[..., 2:].sum(-1)), -1),
+        {"tau": 1.0, "beta": 0.0},
+        hyper={"k": 2, "tau": 3.0, "beta": 0.5},
+        other={"k": 1, "tau": 2.0, "beta": 0.0},
+        shapes=((4,),),
+        shortest=2,
+    ),
+]
+
+ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC]

@@ -17,7 +17,8 @@ import numpy, safetensors.torch, torch
 before = set(sys.modules)
 import softly
 for info in pkgutil.walk_packages(softly.__path__, "softly."):
-    importlib.import_module(info.name)
+    if info.name != "softly.logic.classifier":  # an estimator of scikit-learn's, imported when it is asked for
+        importlib.import_module(info.name)
 sys.stderr.write(" ".join({name.partition(".")[0] for name in set(sys.modules) - before}))
 """
 

@@ -5,6 +5,7 @@ Inside, neurons come first and examples last: a gate reads two rows and writes o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import torch
@@ -57,12 +58,12 @@ def _forward(
     rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
 ) -> Tensor:
     out = _shape(rows, coefficients, wires, sizes, grad_factors, groups)
-    widths = torch.tensor(sizes)
+    widths = array("q", sizes)
     status = native.kernel("logic_forward", rows.dtype)(
         rows.data_ptr(),
         coefficients.data_ptr(),
         wires.data_ptr(),
-        widths.data_ptr(),
+        widths.buffer_info()[0],
         len(sizes),
         *rows.shape,
         groups,
@@ -85,13 +86,13 @@ def _backward(
 ) -> list[Tensor]:
     grad_rows = torch.empty_like(rows) if wanted[0] else rows.new_empty(0)
     grad_coefficients = torch.empty_like(coefficients)
-    widths, factors = torch.tensor(sizes), torch.tensor(grad_factors, dtype=torch.float64)
+    widths, factors = array("q", sizes), array("d", grad_factors)
     status = native.kernel("logic_backward", rows.dtype)(
         rows.data_ptr(),
         coefficients.data_ptr(),
         wires.data_ptr(),
-        widths.data_ptr(),
-        factors.data_ptr(),
+        widths.buffer_info()[0],
+        factors.buffer_info()[0],
         len(sizes),
         *rows.shape,
         groups,

@@ -98,7 +98,8 @@ class LogicNetwork(nn.Module):
         if self.encoding is not None:
             x = self.encoding(x)
         layers: list[LogicLayer] = list(self.layers)  # type: ignore[arg-type]
-        if not all(layer.closed for layer in layers):
+        alike = {(layer.training, layer.parametrization, layer.gates) for layer in layers}
+        if len(alike) > 1 or not all(layer.closed for layer in layers):
             for layer in layers:
                 x = layer(x)
             return self.head(x)

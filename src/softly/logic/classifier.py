@@ -1,0 +1,335 @@
+"""Logic gate networks as scikit-learn estimators: numbers in, classes or numbers out."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from softly.logic._progress import progress
+from softly.logic.encodings import Encoding, Thermometer
+from softly.logic.layers import Logit
+from softly.logic.network import LogicNetwork
+from softly.logic.parametrizations import Parametrization
+from softly.logic.training import evaluate, train_epoch
+from softly.tnorms import TNorm
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "softly.logic.LogicClassifier and LogicRegressor need scikit-learn: pip install scikit-learn", name=error.name
+    ) from None
+
+__all__ = ["LogicClassifier", "LogicRegressor"]
+
+Array = np.ndarray
+
+
+class _LogicEstimator(BaseEstimator):
+    def __init__(
+        self,
+        widths: Sequence[int] = (1000, 1000, 1000, 1000),
+        *,
+        encoding: Encoding | None = None,
+        bits: int = 8,
+        tau: float | None = None,
+        wiring: str = "random",
+        parametrization: str | Parametrization = "softmax16",
+        init: str = "normal",
+        grad_factor: float = 1.0,
+        tnorm: str | TNorm = "probabilistic",
+        gates: Sequence[str | int] | None = None,
+        learning_rate: float = 0.01,
+        batch_size: int = 100,
+        epochs: int = 200,
+        validation_fraction: float = 0.1,
+        patience: int | None = 20,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.widths = widths
+        self.encoding = encoding
+        self.bits = bits
+        self.tau = tau
+        self.wiring = wiring
+        self.parametrization = parametrization
+        self.init = init
+        self.grad_factor = grad_factor
+        self.tnorm = tnorm
+        self.gates = gates
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _validated(self, X: Any, **options: Any) -> Any:
+        return validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, **options)
+
+    def _network(self, bits: int, k: int, *, tau: float, beta: float, seed: int) -> LogicNetwork:
+        *hidden, last = self.widths
+        return LogicNetwork(
+            bits,
+            [*hidden, -(-last // k) * k],
+            k,
+            tau=tau,
+            beta=beta,
+            seed=seed,
+            wiring=self.wiring,
+            parametrization=self.parametrization,
+            init=self.init,
+            grad_factor=self.grad_factor,
+            tnorm=self.tnorm,
+            gates=self.gates,
+        )
+
+    def _size(self, k: int) -> int:
+        """Number of gates that are summed to a score."""
+        if not len(self.widths) or min(self.widths) < 1:
+            raise ValueError(f"softly.logic.{type(self).__name__}: widths must be positive, got {self.widths}.")
+        return -(-self.widths[-1] // k)
+
+    def _learn(
+        self,
+        x: Tensor,
+        y: Tensor,
+        make: Callable[[int, int], nn.Module],
+        loss: Callable[[Tensor, Tensor], Tensor],
+        score: Callable[[Tensor, Tensor], float],
+    ) -> tuple[LogicNetwork, nn.Module]:
+        """Train what ``make(bits, seed)`` gives, a network or a sequence that begins with one."""
+        name = f"softly.logic.{type(self).__name__}"
+        if self.epochs < 1 or self.batch_size < 1:
+            raise ValueError(f"{name}: epochs and batch_size must be at least 1.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"{name}: validation_fraction must be in [0, 1), got {self.validation_fraction}.")
+        random = check_random_state(self.random_state)
+        encoding = Thermometer(self.bits) if self.encoding is None else copy.deepcopy(self.encoding)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random.randint(2**31)))
+            order = torch.randperm(len(x))
+            held = round(self.validation_fraction * len(x)) if self.patience is not None else 0
+            validation, train = order.tensor_split([held])
+            encoding.fit(x[train])
+            _at_least_two(encoding)
+            bits = encoding(x)
+            model = make(encoding.num_bits, int(random.randint(2**31)))
+            self._run(model, (bits[train], y[train]), (bits[validation], y[validation]), loss, score)
+        network = model if isinstance(model, LogicNetwork) else model[0]  # type: ignore[index]
+        network.encoding = encoding
+        return network, model.eval()
+
+    def _run(
+        self,
+        model: nn.Module,
+        train: tuple[Tensor, Tensor],
+        validation: tuple[Tensor, Tensor],
+        loss: Callable[[Tensor, Tensor], Tensor],
+        score: Callable[[Tensor, Tensor], float],
+    ) -> None:
+        optimizer = torch.optim.Adam(model.parameters(), self.learning_rate)
+        best, best_epoch, best_state = -math.inf, 0, copy.deepcopy(model.state_dict())
+        self.loss_curve_, self.validation_scores_ = [], []
+        with progress(type(self).__name__, self.epochs, shown=self.verbose) as show:
+            for epoch in range(1, self.epochs + 1):
+                self.loss_curve_.append(train_epoch(model, optimizer, loss, *train, batch_size=self.batch_size))
+                words = f"loss {self.loss_curve_[-1]:.4f}"
+                if len(validation[0]):
+                    # Of the hard network: that is the one which will be used.
+                    self.validation_scores_.append(score(evaluate(model, validation[0]), validation[1]))
+                    words += f", validation {self.validation_scores_[-1]:.4f}"
+                    if self.validation_scores_[-1] > best:
+                        best, best_epoch = self.validation_scores_[-1], epoch
+                        best_state = copy.deepcopy(model.state_dict())
+                show(epoch, words)
+                if len(validation[0]) and self.patience is not None and epoch - best_epoch >= self.patience:
+                    break
+        self.n_iter_ = len(self.loss_curve_)
+        if len(validation[0]):
+            model.load_state_dict(best_state)
+
+    def _scores(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return evaluate(self._model, torch.tensor(self._validated(X, reset=False)))
+
+
+def _at_least_two(encoding: Encoding) -> None:
+    """Data without anything to tell apart still needs two bits for a gate: these are always 1."""
+    for _ in range(encoding.num_bits, 2):
+        encoding.columns = torch.cat((encoding.columns, encoding.columns.new_zeros(1)))
+        encoding.thresholds = torch.cat((encoding.thresholds, encoding.thresholds.new_full((1,), -math.inf)))
+        encoding.kinds = torch.cat((encoding.kinds, encoding.kinds.new_zeros(1)))
+
+
+class LogicClassifier(ClassifierMixin, _LogicEstimator):
+    """A logic gate network that classifies the rows of a table; a scikit-learn estimator.
+
+    Columns become bits, bits go through layers of gates, and the class whose gates count most ones is predicted. What
+    is validated, kept and predicted with is always the discretized network. Missing values (NaN) are allowed.
+
+    Args:
+        widths: Gates of each layer; the last one is rounded up to a multiple of the number of classes.
+        encoding: An `Encoding`, which is copied and fitted; None is ``Thermometer(bits)``.
+        bits: Most bits of a column, where no encoding is given.
+        tau: Temperature of the scores; None is the root of the number of gates a class.
+        wiring, parametrization, init, grad_factor, tnorm, gates: As in `LogicLayer`.
+        learning_rate: Of Adam.
+        batch_size: Examples a step.
+        epochs: The most epochs.
+        validation_fraction: Share of the rows that is held out to choose the best epoch.
+        patience: Epochs without a better one after which training ends; None trains all epochs on all rows.
+        random_state: As in scikit-learn; settles wires, weights and order.
+        verbose: Whether progress is shown.
+
+    Attributes:
+        network_: The `LogicNetwork`, with its encoding.
+        classes_: The classes.
+        n_iter_, loss_curve_, validation_scores_: Epochs, and what they reached.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(300, 4))
+        >>> y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+        >>> model = softly.logic.LogicClassifier((64, 64, 64), learning_rate=0.05, random_state=0)
+        >>> model.fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.75
+        True
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows (n, columns) and their classes (n,)."""
+        X, y = self._validated(X, y=y)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        k = len(self.classes_)
+        if k < 2:
+            raise ValueError(f"softly.logic.LogicClassifier: y must have at least two classes, got one class: {y[0]}.")
+        tau = math.sqrt(self._size(k)) if self.tau is None else self.tau
+        self.network_, self._model = self._learn(
+            torch.tensor(X),
+            torch.tensor(labels),
+            lambda bits, seed: self._network(bits, k, tau=tau, beta=0.0, seed=seed),
+            nn.functional.cross_entropy,
+            lambda scores, wanted: (scores.argmax(-1) == wanted).double().mean().item(),
+        )
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The class of every row; of ties the first one."""
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(-1).numpy()]
+
+    def predict_proba(self, X: Any) -> Array:
+        """The softmax of the scores, (n, classes)."""
+        return self._scores(X).double().softmax(-1).numpy()
+
+
+class LogicRegressor(RegressorMixin, _LogicEstimator):
+    """A logic gate network that predicts a number; a scikit-learn estimator.
+
+    The gates of the last layer are counted. With ``link="identity"`` the count is scaled to the range of the training
+    targets and a tenth beyond; with ``link="logit"`` it stands for a real number without bounds.
+
+    Args:
+        link: "identity" or "logit".
+        others: As in `LogicClassifier`; ``tau`` is settled by the targets' range.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).uniform(size=(300, 2))
+        >>> model = softly.logic.LogicRegressor((200, 200), epochs=60, random_state=0)
+        >>> model.fit(X[:200], X[:200, 0] + X[:200, 1]).score(X[200:], X[200:, 0] + X[200:, 1]) > 0.8
+        True
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int] = (1000, 1000, 1000, 1000),
+        *,
+        link: str = "identity",
+        encoding: Encoding | None = None,
+        bits: int = 8,
+        wiring: str = "random",
+        parametrization: str | Parametrization = "softmax16",
+        init: str = "normal",
+        grad_factor: float = 1.0,
+        tnorm: str | TNorm = "probabilistic",
+        gates: Sequence[str | int] | None = None,
+        learning_rate: float = 0.01,
+        batch_size: int = 100,
+        epochs: int = 200,
+        validation_fraction: float = 0.1,
+        patience: int | None = 20,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            widths,
+            encoding=encoding,
+            bits=bits,
+            wiring=wiring,
+            parametrization=parametrization,
+            init=init,
+            grad_factor=grad_factor,
+            tnorm=tnorm,
+            gates=gates,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            epochs=epochs,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.link = link
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows (n, columns) and their numbers (n,)."""
+        X, y = self._validated(X, y=y, y_numeric=True)
+        if self.link not in ("identity", "logit"):
+            raise ValueError(f"softly.logic.LogicRegressor: link must be identity or logit, got {self.link!r}.")
+        y = y.astype(np.float64)
+        size, scale = self._size(1), float(y.std()) or 1.0
+        if self.link == "identity":
+            low, high = y.min() - 0.1 * scale, y.max() + 0.1 * scale
+            self._shift, self._scale = 0.0, 1.0
+            tau, beta, unit = size / (high - low), low, scale
+        else:
+            self._shift, self._scale = float(y.mean()), scale
+            tau, beta, unit = float(size), 0.0, 1.0
+
+        def make(bits: int, seed: int) -> nn.Module:
+            network = self._network(bits, 1, tau=tau, beta=beta, seed=seed)
+            return network if self.link == "identity" else nn.Sequential(network, Logit(size))
+
+        def error(scores: Tensor, wanted: Tensor) -> Tensor:
+            return ((scores.squeeze(-1) - wanted) / unit).square().mean()
+
+        self.network_, self._model = self._learn(
+            torch.tensor(X),
+            torch.tensor((y - self._shift) / self._scale),
+            make,
+            error,
+            lambda scores, wanted: -error(scores, wanted).item(),
+        )
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The number of every row."""
+        scores = self._scores(X).double().squeeze(-1)
+        return self._shift + self._scale * scores.numpy()

@@ -1,6 +1,7 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import distributions, native, selection, sorting, tnorms
+from softly import algorithms, distributions, native, selection, sorting, tnorms
+from softly.algorithms import relax
 from softly.minmax import (
     Swap,
     argmax,
@@ -29,6 +30,7 @@ __all__ = [
     "TopKCrossEntropy",
     "TopKNetwork",
     "Swap",
+    "algorithms",
     "argmax",
     "argmin",
     "categorical_equal",
@@ -43,6 +45,7 @@ __all__ = [
     "native",
     "permutation",
     "rank",
+    "relax",
     "selection",
     "sort",
     "sorting",

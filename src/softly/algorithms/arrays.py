@@ -1,0 +1,302 @@
+"""The arrays of a relaxed program, and other values that are neither numbers nor tensors.
+
+Inside a program a tensor is always one number per example, of shape (batch,), or without dimensions the same for
+all. Anything longer is an `Array`: numpy's rules over a list of cells, so that a write touches one cell.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from softly.algorithms.engine import Engine
+
+
+class Undefined:
+    """What a variable holds that has no value on some path; using it is an error."""
+
+    def __init__(self, name: str, error: Exception | None = None) -> None:
+        self.name = name
+        self.error = error
+
+    def fail(self, *_: Any, **__: Any) -> Any:
+        raise self.error or UnboundLocalError(
+            f"softly.relax: {self.name!r} has no value here on at least one path through the program."
+        )
+
+    __getattr__ = __getitem__ = __iter__ = __len__ = __call__ = __bool__ = __float__ = __index__ = fail
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = fail
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = fail
+    __lt__ = __le__ = __gt__ = __ge__ = fail
+
+
+class Store:
+    """The cells of an array, as one tensor (batch, *shape), as a list of cells, or both while they agree."""
+
+    __slots__ = ("cells", "dense", "engine", "rows", "shape")
+
+    def __init__(self, engine: Engine, shape: tuple[int, ...], dense: Tensor | None, cells: list[Any] | None) -> None:
+        self.engine, self.shape, self.dense, self.cells = engine, shape, dense, cells
+        self.rows: Sequence[Tensor] | None = None
+
+    def unbound(self) -> list[Any]:
+        if self.cells is None:
+            assert self.dense is not None
+            # All at once: selecting one cell would cost a whole array in the backward pass.
+            self.cells = list(self.dense.flatten(1).unbind(1))
+        return self.cells
+
+    def __getitem__(self, position: int) -> Any:
+        return self.unbound()[position]
+
+    def __setitem__(self, position: int, value: Any) -> None:
+        self.unbound()[position] = value
+        self.dense = self.rows = None
+
+    def tensor(self) -> Tensor:
+        if self.dense is None:
+            assert self.cells is not None
+            self.dense = self.engine.stack(self.cells).unflatten(1, self.shape)
+        return self.dense
+
+    def row(self, i: int) -> Tensor | None:
+        """The i-th row where there is a tensor to take it from."""
+        if self.dense is None:
+            return None
+        if self.rows is None:
+            self.rows = self.dense.unbind(1)
+        return self.rows[i]
+
+
+class Array:
+    """A view of a `Store`: ``index`` holds the position of the cell of each entry, None for all in order."""
+
+    __slots__ = ("_index", "_row", "engine", "store")
+
+    def __init__(self, store: Store, index: np.ndarray | None = None, row: int | None = None) -> None:
+        self.engine, self.store, self._index, self._row = store.engine, store, index, row
+
+    @staticmethod
+    def of(engine: Engine, dense: Tensor) -> Array:
+        """The array of a tensor (batch, *shape)."""
+        return Array(Store(engine, tuple(dense.shape[1:]), dense, None))
+
+    @property
+    def index(self) -> np.ndarray:
+        if self._index is None:
+            self._index = np.arange(int(np.prod(self.store.shape))).reshape(self.store.shape)
+        return self._index
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size(self.store.shape if self._index is None else self._index.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor().dtype
+
+    @property
+    def T(self) -> Array:
+        return Array(self.store, self.index.T)
+
+    def whole(self) -> bool:
+        return self._index is None or (
+            self._row is None
+            and self._index.shape == self.store.shape
+            and self._index.size > 0
+            and bool((self._index.ravel() == np.arange(self._index.size)).all())
+        )
+
+    def tensor(self) -> Tensor:
+        """The entries as a tensor (batch, *shape)."""
+        if self.whole():
+            return self.store.tensor()
+        if self._row is not None and (row := self.store.row(self._row)) is not None:
+            return row
+        return self.engine.stack(self.cells()).unflatten(1, self.shape)
+
+    def cells(self) -> list[Any]:
+        """The entries one by one."""
+        cells = self.store.unbound()
+        return list(cells) if self.whole() else [cells[i] for i in self.index.ravel().tolist()]
+
+    def copy(self) -> Array:
+        if self.whole():
+            store = self.store
+            return Array(
+                Store(self.engine, store.shape, store.dense, None if store.cells is None else list(store.cells))
+            )
+        return Array(Store(self.engine, tuple(self.shape), None, self.cells()))
+
+    clone = copy
+
+    def tolist(self) -> list[Any]:
+        return [entry.tolist() if isinstance(entry, Array) else entry for entry in self]
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("softly.relax: len() of a number.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        raise self.engine.error(TypeError, "an array has no truth value; use all() or any() on it")
+
+    def __contains__(self, value: Any) -> bool:
+        raise self.engine.error(TypeError, "`in` on a relaxed array works only inside a relaxed function")
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is int:  # the common case, quickly
+            if self._index is None:
+                shape = self.store.shape
+                n = shape[0]
+                if not -n <= key < n:
+                    raise IndexError(f"index {key} is out of range for an array of {n}")
+                if len(shape) == 1:
+                    return self.store.unbound()[key]
+                return Array(self.store, self.index[key], key % n)
+            found = self._index[key]
+            return Array(self.store, found) if found.ndim else self.store.unbound()[found]
+        key = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(k, (Tensor, Categorical)) for k in key):
+            part, weights = self._relaxed(key)
+            return self.engine.wrap(self.engine.contract(part.tensor(), weights))
+        found = self.index[tuple(k if k is None or k is Ellipsis else _hard(k) for k in key)]
+        return Array(self.store, found) if np.ndim(found) else self.store.unbound()[int(found)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        write, store = self.engine.write, self.store
+        if type(key) is int and len(self.shape) == 1:
+            n = len(self.index)
+            if not -n <= key < n:
+                raise IndexError(f"index {key} is out of range for an array of {n}")
+            write(store, int(self.index[key]), self.engine.cell(value))
+            return
+        key = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(k, (Tensor, Categorical)) for k in key):
+            part, weights = self._relaxed(key)
+            mixed = self.engine.spread(part.tensor(), weights, value)
+            for position, cell in zip(part.index.ravel().tolist(), mixed.flatten(1).unbind(1), strict=True):
+                write(store, position, cell)
+            return
+        found = self.index[tuple(k if k is None or k is Ellipsis else _hard(k) for k in key)]
+        if np.ndim(found) == 0:
+            write(store, int(found), self.engine.cell(value))
+            return
+        for position, cell in zip(found.ravel().tolist(), self.engine.cells_like(value, found.shape), strict=True):
+            write(store, position, cell)
+
+    def _relaxed(self, key: tuple[Any, ...]) -> tuple[Array, list[tuple[int, Any]]]:
+        """What is left after the hard part of a key, and its axes with the relaxed keys that they are read at."""
+        if any(k is None or k is Ellipsis for k in key):
+            raise self.engine.error(TypeError, "a relaxed index can't be combined with None or ...")
+        hard = tuple(slice(None) if isinstance(k, (Tensor, Categorical)) else _hard(k) for k in key)
+        found, axis, weights = self.index[hard], 0, []
+        for k in key:
+            if isinstance(k, (Tensor, Categorical)):
+                weights.append((axis, k))
+            if isinstance(k, (Tensor, Categorical, slice)):
+                axis += 1
+        return Array(self.store, found), weights
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.utils import _pytree
+
+        engine = next(a.engine for a in _pytree.tree_leaves((args, kwargs)) if isinstance(a, Array))
+        return engine.apply(func, args, kwargs or {})
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(Tensor, name, None)
+        if method is None or name.startswith("__"):
+            raise AttributeError(f"an array of a relaxed program has no attribute {name!r}")
+        if not callable(method):
+            return self.engine.wrap(getattr(self.tensor(), name))
+        return lambda *args, **kwargs: self.engine.apply(method, (self, *args), kwargs)
+
+    def __neg__(self) -> Array:
+        return Array.of(self.engine, -self.tensor())
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.engine.apply(torch.matmul, (self, other), {})
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self.engine.apply(torch.matmul, (other, self), {})
+
+    def __repr__(self) -> str:
+        return f"Array(shape={tuple(self.shape)})"
+
+
+def _hard(k: Any) -> Any:
+    if isinstance(k, slice):
+        return slice(*(None if part is None else operator.index(part) for part in (k.start, k.stop, k.step)))
+    return k if isinstance(k, int) else operator.index(k)
+
+
+class Categorical:
+    """A position as weights (batch, n); in arithmetic it is its expectation."""
+
+    __slots__ = ("weights",)
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+
+    @property
+    def value(self) -> Tensor:
+        positions = torch.arange(self.weights.shape[1], dtype=self.weights.dtype, device=self.weights.device)
+        return (self.weights * positions).sum(1)
+
+    def __neg__(self) -> Tensor:
+        return -self.value
+
+
+def number(value: Any) -> Any:
+    """A categorical position as a number; anything else as it is."""
+    return value.value if isinstance(value, Categorical) else value
+
+
+def _binary(name: str, function: Any) -> None:
+    def forward(self: Any, other: Any) -> Any:
+        return _calculate(function, self, other)
+
+    def backward(self: Any, other: Any) -> Any:
+        return _calculate(function, other, self)
+
+    for cls in (Array, Categorical):
+        setattr(cls, f"__{name}__", forward)
+        setattr(cls, f"__r{name}__", backward)
+
+
+def _calculate(function: Any, a: Any, b: Any) -> Any:
+    a, b = number(a), number(b)
+    array = a if isinstance(a, Array) else b
+    if isinstance(array, Array):
+        return array.engine.elementwise(function, a, b)
+    return function(a, b)
+
+
+for _name, _function in {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+}.items():
+    _binary(_name, _function)

@@ -1,0 +1,436 @@
+"""What a relaxed program does with its values besides arithmetic: comparisons, calls, entries of collections."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softly.algorithms.arrays import Array, Categorical, Undefined, number
+from softly.algorithms.engine import Engine, Names
+
+RELAXED = (Tensor, Array, Categorical)
+
+# Functions of single numbers, which need no care for the batch.
+_ELEMENTWISE = {
+    *("abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "clip", "clone", "cos", "cosh", "deg2rad", "detach"),
+    *(
+        "div",
+        "double",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "float",
+        "floor",
+        "fmod",
+        "frac",
+        "hypot",
+        "lerp",
+        "lgamma",
+    ),
+    *("log", "log10", "log1p", "log2", "logaddexp", "logit", "maximum", "minimum", "mul", "neg", "pow", "reciprocal"),
+    *(
+        "relu",
+        "remainder",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sinh",
+        "softplus",
+        "sqrt",
+        "square",
+        "sub",
+        "tan",
+    ),
+    *("tanh", "tensor", "to", "trunc", "where", "xlogy", "add", "logsigmoid", "gelu", "silu", "elu", "leaky_relu"),
+}
+# The functions of the module math on numbers that are tensors.
+_MATH = {"fabs": torch.abs, "log": torch.log, "gamma": lambda x: torch.exp(torch.lgamma(x))}
+_UPDATES: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "Pow": operator.pow,
+    "MatMult": operator.matmul,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+    "BitXor": operator.xor,
+    "LShift": operator.lshift,
+    "RShift": operator.rshift,
+}
+_MUTATORS = {
+    *("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem"),
+    *("add", "discard"),
+}
+
+
+def relaxed(value: Any) -> bool:
+    """Whether a value, or anything in it, depends on tensors."""
+    if isinstance(value, (list, tuple, set)):
+        return any(relaxed(v) for v in value)
+    if isinstance(value, dict):
+        return any(relaxed(v) for v in value.values())
+    return isinstance(value, RELAXED)
+
+
+class Runtime(Engine):
+    """The engine with the operations that lowered Python code calls; ``_rt`` in that code."""
+
+    # Conditions --------------------------------------------------------------------------------------------------
+
+    def compare(self, symbol: str, a: Any, b: Any, steepness: float | Tensor | None = None) -> Any:
+        a, b = number(a), number(b)
+        if isinstance(a, Undefined) or isinstance(b, Undefined):
+            (a if isinstance(a, Undefined) else b).fail()
+        steepness = self.steepness if steepness is None else steepness
+        if isinstance(a, Array) or isinstance(b, Array):
+            return self.elementwise(lambda x, y: self.comparators.compare(symbol, x, y, steepness), a, b)
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and symbol in ("==", "!="):
+            if not (relaxed(a) or relaxed(b)):
+                return (a == b) == (symbol == "==")
+            same: Any = len(a) == len(b) and self.comparators.all(
+                [self.compare("==", x, y, steepness) for x, y in zip(a, b, strict=True)]
+            )
+            return same if symbol == "==" else self.not_(same)
+        return self.comparators.compare(symbol, a, b, steepness)
+
+    def steepness_of(self, name: str) -> float | Tensor:
+        return self.settings.variables[name]
+
+    def answer(self, value: Any) -> Any:
+        """A condition that is a comparison or made of such."""
+        if isinstance(value, Tensor):
+            return value
+        return self.truth(value)
+
+    def hard(self, condition: Any) -> bool:
+        """The condition of a comprehension, which decides about the length of a list."""
+        if isinstance(condition, RELAXED):
+            raise self.error(
+                TypeError, "the `if` of a comprehension depends on a relaxed value; write a sum of products"
+            )
+        return bool(condition)
+
+    def contains(self, value: Any, collection: Any) -> Any:
+        if isinstance(collection, dict) or not (relaxed(value) or relaxed(collection)):
+            return value in collection
+        return self.comparators.any([self.compare("==", value, v) for v in collection])
+
+    def not_(self, value: Any) -> Any:
+        value = self.truth(value)
+        return 1.0 - value if isinstance(value, Tensor) else not value
+
+    def and_(self, first: Any, second: Callable[[], Any]) -> Any:
+        if not isinstance(first, RELAXED):
+            return second() if first else first
+        p = self.truth(first)
+        high, _ = self.range(p)
+        if high <= 0.0:  # as in Python, what can't matter isn't evaluated
+            return p
+        other = second()
+        return self.comparators.both(p, self.truth(other))
+
+    def or_(self, first: Any, second: Callable[[], Any]) -> Any:
+        if not isinstance(first, RELAXED):
+            return first if first else second()
+        p = self.truth(first)
+        _, low = self.range(p)
+        if low >= 1.0:
+            return p
+        return self.comparators.either(p, self.truth(second()))
+
+    def conditional(self, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+        """``yes() if condition else no()``."""
+        result: Any = None
+        branch = self.branch(condition, (None,), ("a conditional expression",), True)
+        for way in branch:
+            result = yes() if way else no()
+            (result,) = branch.end((result,))
+        return result
+
+    # Collections -------------------------------------------------------------------------------------------------
+
+    def getitem(self, collection: Any, key: Any) -> Any:
+        kind = type(collection)
+        if kind is Array:
+            return collection[key]
+        if kind in (list, tuple) and isinstance(key, (Tensor, Categorical)):
+            return self.array(collection)[key]
+        if kind is Tensor:
+            raise self.error(TypeError, "a number can't be indexed")
+        if isinstance(key, RELAXED):
+            raise self.error(TypeError, f"a {kind.__name__} can't be read at a relaxed key")
+        return collection[key]
+
+    def setitem(self, collection: Any, key: Any, value: Any) -> None:
+        kind = type(collection)
+        if kind is Array:
+            collection[key] = value
+        elif kind is list and isinstance(key, (Tensor, Categorical)):
+            weights = self.weights(key, len(collection))
+            for i, (old, w) in enumerate(zip(collection, weights.unbind(1), strict=True)):
+                self.write(collection, i, self.mix(w, [value], [old], ["an entry"])[0])
+        elif kind is Tensor:
+            raise self.error(TypeError, "a number can't be indexed")
+        elif isinstance(key, RELAXED):
+            raise self.error(TypeError, f"a {kind.__name__} can't be written at a relaxed key")
+        elif kind is list and isinstance(key, slice):
+            self.remember(collection)
+            collection[key] = value
+        elif kind is list:
+            position = operator.index(key)
+            if not -len(collection) <= position < len(collection):
+                raise IndexError("list assignment index out of range")
+            self.write(collection, position % len(collection), value)
+        elif kind is dict:
+            self.write(collection, key, value)
+        else:
+            collection[key] = value
+
+    def iterate(self, iterable: Any) -> Iterable[Any]:
+        if isinstance(iterable, Tensor):
+            raise self.error(TypeError, "a loop over a relaxed number; it needs a range, a list or an array")
+        if isinstance(iterable, (list, dict, set)):
+            return list(iterable)
+        return iterable
+
+    def slice(self, *parts: Any) -> slice:
+        if any(isinstance(p, RELAXED) for p in parts):
+            raise self.error(TypeError, "the bounds of a slice must be hard ints, not relaxed numbers")
+        return slice(*parts)
+
+    def undefined(self, name: str) -> Undefined:
+        return Undefined(name)
+
+    def update(self, operation: str, old: Any, value: Any) -> Any:
+        """``old += value`` and its like, in place where Python does it in place."""
+        if isinstance(old, Array):
+            old[...] = _UPDATES[operation](old, value)
+            return old
+        if isinstance(old, list) and operation == "Add":
+            self.remember(old)
+            old.extend(value)
+            return old
+        return _UPDATES[operation](old, value)
+
+    def block(self, manager: Any, entry: Names, labels: tuple[str, ...]) -> Any:
+        """A ``with`` statement of a program."""
+        if not hasattr(manager, "__relaxed_block__"):
+            raise self.error(TypeError, "only softly.algorithms.steepness(...) and unmerged() can stand in a `with`")
+        return manager.__relaxed_block__(self, entry, labels)
+
+    def attribute(self, value: Any, name: str) -> Any:
+        if type(value) is Tensor:
+            if name in ("shape", "ndim", "T"):
+                return {"shape": torch.Size(()), "ndim": 0, "T": value}[name]
+            return getattr(value, name)
+        return self.outer(getattr(value, name))
+
+    # Calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        builtin = _BUILTINS.get(function) if _hashable(function) else None
+        if builtin is not None:
+            return builtin(self, *args, **kwargs)
+        if hasattr(function, "__relaxed_call__"):
+            return function.__relaxed_call__(self, args, kwargs)
+        if isinstance(function, torch.nn.Module):
+            return self.wrap(function(*(self.dense(a) for a in args), **{k: self.dense(v) for k, v in kwargs.items()}))
+        module = getattr(function, "__module__", None) or ""
+        anything = relaxed(args) or relaxed(kwargs)
+        if isinstance(function, BuiltinFunctionType) and module == "math":
+            return self._math(function, args) if anything else function(*args)
+        if anything and (module.split(".")[0] in ("torch", "softly", "_VariableFunctions") or _of_torch(function)):
+            return self.torch_call(function, args, kwargs)
+        return self.outer(function(*args, **kwargs))
+
+    def torch_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
+            return self.arg_extreme(args[0], 1 if name == "argmax" else -1)
+        values = [*args, *kwargs.values()]
+        if name in _ELEMENTWISE and not any(isinstance(v, (Array, Categorical, list, tuple)) for v in values):
+            return function(*args, **kwargs)
+        return self.apply(function, args, kwargs)
+
+    def _math(self, function: Any, args: tuple[Any, ...]) -> Any:
+        name = function.__name__
+        substitute = _MATH.get(name, getattr(torch, name, None))
+        if substitute is None:
+            raise self.error(TypeError, f"math.{name} of a relaxed value; torch has no such function")
+        values = [number(a) if isinstance(a, (*RELAXED,)) else self.constant(a) for a in args]
+        return self.elementwise(substitute, *values)
+
+    def method(self, value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        kind = type(value)
+        if kind in (list, dict, set) and name in _MUTATORS:
+            if name == "sort" and relaxed(value):
+                self.remember(value)
+                value[:] = _sorted(self, value, **kwargs)
+                return None
+            self.remember(value)
+            return getattr(value, name)(*args, **kwargs)
+        if kind in (list, tuple) and name in ("index", "count") and (relaxed(value) or relaxed(args)):
+            equal = [self.compare("==", v, args[0]) for v in value]
+            if name == "count":
+                return sum(self.column(e) for e in equal)
+            raise self.error(TypeError, "index() of a relaxed value; write the search as a loop")
+        if kind is Tensor:
+            return self.torch_call(getattr(Tensor, name), (value, *args), kwargs)
+        if kind is Array and name in ("argmax", "argmin") and not args and not kwargs:
+            return self.arg_extreme(value, 1 if name == "argmax" else -1)
+        if kind is Array and name == "sort" and not args and not kwargs:
+            raise self.error(TypeError, "an array is sorted by sorted(array)")
+        function = getattr(value, name)
+        return self.call(function, *args, **kwargs) if not isinstance(value, Array) else function(*args, **kwargs)
+
+    def arg_extreme(self, values: Any, sign: int) -> Any:
+        if not relaxed(values):
+            entries = list(values)
+            return entries.index(max(entries) if sign > 0 else min(entries))
+        tensor = self.array(values).tensor().flatten(1)
+        return Categorical(self.comparators.largest(tensor if sign > 0 else -tensor, self.steepness))
+
+    def assert_(self, condition: Any) -> bool:
+        if isinstance(condition, RELAXED):
+            raise self.error(TypeError, "an assertion about a relaxed value can't be decided")
+        return bool(condition)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _of_torch(function: Any) -> bool:
+    owner = getattr(function, "__self__", None)
+    return (isinstance(owner, ModuleType) and owner.__name__.startswith("torch")) or (
+        getattr(function, "__objclass__", None) is torch._C.TensorBase
+        or type(owner).__name__ in ("_VariableFunctionsClass",)
+        or owner is torch._C._VariableFunctions
+    )
+
+
+def _entries(args: tuple[Any, ...]) -> list[Any]:
+    values = list(args[0]) if len(args) == 1 else list(args)
+    return [number(v) for v in values]
+
+
+def _extreme(sign: int) -> Callable[..., Any]:
+    plain = max if sign > 0 else min
+
+    def function(rt: Runtime, *args: Any, **kwargs: Any) -> Any:
+        if not relaxed(args):
+            return plain(*args, **kwargs)
+        if set(kwargs) - {"default"}:
+            raise rt.error(TypeError, f"{plain.__name__}() of relaxed values takes no key")
+        values = _entries(args)
+        if not values:
+            return plain(values, **kwargs)
+        if any(isinstance(v, Array) for v in values):
+            raise rt.error(TypeError, f"{plain.__name__}() compares numbers, not arrays")
+        return values[0] if len(values) == 1 else rt.comparators.extreme(values, sign, rt.steepness)
+
+    return function
+
+
+def _abs(rt: Runtime, x: Any) -> Any:
+    if isinstance(x, RELAXED):
+        return rt.elementwise(lambda t: rt.comparators.absolute(t, rt.steepness), x)
+    return abs(x)
+
+
+def _sorted(rt: Runtime, values: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    if not relaxed(values):
+        return sorted(values, key=key, reverse=reverse)
+    if key is not None:
+        raise rt.error(TypeError, "sorted() of relaxed values takes no key")
+    columns = [rt.column(v) for v in _entries((values,))]
+    x = torch.stack(rt.uniform(columns), 1)
+    n = x.shape[1]
+    if rt.settings.hard:
+        x = x.sort(1).values
+    else:
+        # Odd-even transposition: neighbours are swapped with the probability of their being in the wrong order.
+        for layer in range(n):
+            start, stop = layer % 2, n - (n - layer % 2) % 2
+            if stop - start < 2:
+                continue
+            a, b = x[:, start:stop].unflatten(1, (-1, 2)).unbind(2)
+            p = rt.comparators.compare(">", a, b, rt.steepness)
+            pairs = torch.stack((rt.comparators.mix(p, b, a), rt.comparators.mix(p, a, b)), 2).flatten(1)
+            x = torch.cat((x[:, :start], pairs, x[:, stop:]), 1)
+    result = list(x.unbind(1))
+    return result[::-1] if reverse else result
+
+
+def _sum(rt: Runtime, values: Any, start: Any = 0) -> Any:
+    if isinstance(values, Array) and values.ndim == 1:
+        return values.tensor().sum(1) + start
+    for value in values:
+        start = start + value
+    return start
+
+
+def _over(name: str) -> Callable[..., Any]:
+    def function(rt: Runtime, values: Any) -> Any:
+        answers = [rt.truth(v) for v in values]
+        return rt.comparators.all(answers) if name == "all" else rt.comparators.any(answers)
+
+    return function
+
+
+def _whole(name: str, advice: str) -> Callable[..., Any]:
+    plain: Any = {"range": range, "int": int, "round": round}[name]
+
+    def function(rt: Runtime, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(a, RELAXED) for a in args):
+            raise rt.error(TypeError, f"{name}() of a relaxed number; {advice}")
+        return plain(*args, **kwargs)
+
+    return function
+
+
+def _float(rt: Runtime, *args: Any) -> Any:
+    return number(args[0]) if args and isinstance(args[0], RELAXED) else float(*args)
+
+
+def _bool(rt: Runtime, value: Any = False) -> Any:
+    return rt.truth(value)
+
+
+def _divmod(rt: Runtime, a: Any, b: Any) -> Any:
+    return (number(a) // number(b), number(a) % number(b))
+
+
+_BUILTINS: dict[Any, Callable[..., Any]] = {
+    min: _extreme(-1),
+    max: _extreme(1),
+    abs: _abs,
+    sorted: _sorted,
+    sum: _sum,
+    any: _over("any"),
+    all: _over("all"),
+    range: _whole("range", "a loop bound must be a hard int, as len() and shape are"),
+    int: _whole("int", "it has no derivative; keep the real number"),
+    round: _whole("round", "it has no derivative; keep the real number"),
+    float: _float,
+    bool: _bool,
+    divmod: _divmod,
+    math.fabs: _abs,
+}

@@ -1,0 +1,734 @@
+"""What a relaxed Python function means, construct by construct."""
+
+import math
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import softly
+from softly.algorithms import steepness, unmerged
+
+sigmoid = torch.sigmoid
+
+
+def relax(**options):
+    return softly.relax(**{"steepness": 2.0, **options})
+
+
+class Count(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.operations.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+X = torch.tensor([-1.0, 0.3, 2.0], dtype=torch.float64)
+Y = torch.tensor([0.5, 0.1, 1.0], dtype=torch.float64)
+P = sigmoid(2.0 * (X - Y))  # of x > y
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype).expand_as(actual))
+
+
+def test_every_comparison():
+    @relax()
+    def all_of_them(x, y):
+        return [x < y, x <= y, x > y, x >= y, x == y, x != y]
+
+    less, less_equal, greater, greater_equal, equal, different = all_of_them(X, Y)
+    close(less, 1 - P)
+    close(less_equal, 1 - P)
+    close(greater, P)
+    close(greater_equal, P)
+    close(equal, 1 / torch.cosh(X - Y) ** 2)
+    close(different, 1 - 1 / torch.cosh(X - Y) ** 2)
+
+
+def test_chained_comparison_is_a_conjunction():
+    @relax()
+    def between(x, y):
+        return -1 < x < y
+
+    close(between(X, Y), sigmoid(2 * (X + 1)) * (1 - P))
+
+
+def test_each_access_is_perturbed_independently():
+    @relax()
+    def itself(x):
+        return x < x
+
+    close(itself(X), 0.5)
+
+
+@pytest.mark.parametrize("name", ["probabilistic", "yager", "minimum"])
+def test_logic_is_that_of_the_tnorm(name):
+    tnorm = softly.tnorms.get(name)
+
+    @relax(tnorm=name)
+    def logic(x, y):
+        return [x > 0 and y > 0, x > 0 or y > 0, not x > 0]
+
+    a, b = sigmoid(2 * X), sigmoid(2 * Y)
+    both, either, neither = logic(X, Y)
+    close(both, tnorm.tnorm(a, b))
+    close(either, tnorm.tconorm(a, b))
+    close(neither, 1 - a)
+
+
+@pytest.mark.parametrize("name", [n for n in softly.distributions.names() if n != "heaviside"])
+def test_any_distribution(name):
+    @relax(distribution=name)
+    def choose(x, y):
+        return 3.0 if x < y else 5.0
+
+    p = softly.distributions.get(name).cdf(2.0 * (Y - X))
+    close(choose(X, Y), 3 * p + 5 * (1 - p))
+
+
+def test_if_is_a_convex_combination():
+    @relax()
+    def branch(x, y):
+        z = 0.0
+        if x > y:
+            z = x * x
+        else:
+            z = y - 1
+        return z
+
+    close(branch(X, Y), P * X**2 + (1 - P) * (Y - 1))
+
+
+def test_elif_and_nested_conditions_are_exact():
+    @relax()
+    def chain(x, y):
+        if x > y:
+            if x > 0:
+                z = 1.0
+            else:
+                z = 2.0
+        elif y > 0:
+            z = 3.0
+        else:
+            z = 4.0
+        return z
+
+    a, b = sigmoid(2 * X), sigmoid(2 * Y)
+    close(chain(X, Y), P * (a + 2 * (1 - a)) + (1 - P) * (3 * b + 4 * (1 - b)))
+
+
+def sequence(x):
+    a = 1.0 if x > 0 else -1.0
+    b = 0.0 if a < 0 else a * a
+    return b
+
+
+def test_sequential_conditions_merge():
+    mean = 2 * sigmoid(2 * X) - 1
+    close(relax()(sequence)(X), sigmoid(2 * mean) * mean**2)
+
+
+def test_unmerged_conditions_are_exact():
+    @relax()
+    def exact(x):
+        with unmerged():
+            a = 1.0 if x > 0 else -1.0
+            b = 0.0 if a < 0 else a * a
+        return b
+
+    # a is a hard number on each path, and so is the second condition.
+    close(exact(X), sigmoid(2 * X))
+
+
+def test_unmerged_paths_of_relaxed_values():
+    @relax()
+    def exact(x, y):
+        total = 0.0
+        with unmerged():
+            a = x if x > 0 else y
+            if a > 1:
+                total = a
+        return total
+
+    p = sigmoid(2 * X)
+    close(exact(X, Y), p * sigmoid(2 * (X - 1)) * X + (1 - p) * sigmoid(2 * (Y - 1)) * Y)
+
+
+def test_unmerged_blocks_have_a_limit():
+    @relax(max_paths=8)
+    def exact(x):
+        count = 0.0
+        with unmerged():
+            for _ in range(4):
+                if x > 0:
+                    count += 1
+        return count
+
+    with pytest.raises(ValueError, match=r"test_semantics.py:\d+: an unmerged block has more than max_paths=8 paths"):
+        exact(X)
+    close(exact.using(max_paths=16)(X), 4 * sigmoid(2 * X))
+
+
+def test_unmerged_loops_and_returns():
+    @relax()
+    def walk(x):
+        n = 0
+        with unmerged():
+            while x > n:
+                n += 1
+                if n == 3:
+                    return 10.0
+            n = n * n
+        return n + 0.0
+
+    p = [sigmoid(2 * (X - i)) for i in range(3)]
+    reach = [torch.ones_like(X), p[0], p[0] * p[1], p[0] * p[1] * p[2]]
+    close(walk(X), sum(reach[i] * (1 - p[i]) * i**2 for i in range(3)) + 10 * reach[3])
+
+
+def test_hard_conditions_are_ordinary_control_flow():
+    @relax()
+    def hard(x, flag, mode):
+        if flag:
+            x = x + 1
+        if mode == "twice":
+            x = x * 2
+        k = 0
+        while k < 3:
+            k += 1
+        return x + k
+
+    close(hard(X, True, "twice"), 2 * (X + 1) + 3)
+    close(hard(X, False, "once"), X + 3)
+
+
+def test_while_has_the_weights_of_the_corrected_rule():
+    @relax(max_iterations=200, tolerance=0.0)
+    def count(x):
+        n = 0
+        while n < x:
+            n += 1
+        return n
+
+    expected, reached = torch.zeros_like(X), torch.ones_like(X)
+    for i in range(201):
+        p = sigmoid(2 * (X - i))
+        expected += i * reached * (1 - p)
+        reached = reached * p
+    close(count(X), expected)
+
+
+def test_while_weights_sum_to_one_when_cut_off():
+    @relax(max_iterations=3)
+    def count(x):
+        n, one = 0, 1.0
+        while n < x:
+            n += 1
+            one = x / x
+        return n, one
+
+    x = torch.tensor([0.0, 2.0, 50.0], dtype=torch.float64, requires_grad=True)
+    with pytest.warns(UserWarning, match=r"cut off after max_iterations=3, with up to 1 of the probability left"):
+        n, one = count(x + 1e-9)
+    close(one, 1.0)
+    p = [sigmoid(2 * (x - i)) for i in range(3)]
+    close(n, p[0] + p[0] * p[1] + p[0] * p[1] * p[2])
+
+
+def test_one_warning_a_run():
+    @relax(max_iterations=2)
+    def two_loops(x):
+        for _ in range(3):
+            while x > 0:
+                x = x + 0.0
+        return x
+
+    with pytest.warns(UserWarning, match="cut off") as caught:
+        two_loops(X)
+    assert len(caught) == 1
+
+
+def test_negligible_branches_are_skipped_when_the_whole_batch_agrees():
+    calls = []
+
+    def note(name):
+        calls.append(name)
+        return 1.0
+
+    @relax(steepness=1e4)
+    def skipping(x):
+        if x > 0:
+            return note("yes")
+        return note("no")
+
+    skipping(torch.tensor([1.0, 2.0]))
+    assert calls == ["yes"]
+    skipping(torch.tensor([1.0, -2.0]))
+    assert calls == ["yes", "yes", "no"]
+
+
+def test_break_continue_and_return_are_probabilities_of_being_done():
+    @relax()
+    def first_positive(values):
+        found = -1.0
+        for v in values:
+            if v > 0:
+                found = v
+                break
+        return found
+
+    values = torch.tensor([[-1.0, 0.4, 2.0], [0.2, -3.0, 0.1]], dtype=torch.float64)
+    p = sigmoid(2 * values)
+    q = (1 - p).cumprod(1)
+    before = torch.cat((torch.ones(2, 1, dtype=torch.float64), q[:, :-1]), 1)
+    expected = (before * p * values).sum(1) - q[:, -1]
+    close(first_positive(values), expected)
+
+    @relax()
+    def by_return(values):
+        for v in values:
+            if v > 0:
+                return v
+        return -1.0
+
+    close(by_return(values), expected)
+
+    @relax()
+    def sum_of_positive(values):
+        total = 0.0
+        for v in values:
+            if v <= 0:
+                continue
+            total += v
+        return total
+
+    close(sum_of_positive(values), (p * values).sum(1))
+
+
+def test_a_return_takes_its_state_along():
+    @relax()
+    def early(x, array):
+        if x > 0:
+            array[0] = 7.0
+            x = -x
+            return array[0] + x
+        array[0] = array[0] + 1
+        return array[0] + x
+
+    array = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
+    p = sigmoid(2 * X)
+    close(early(X, array), p * (7 - X) + (1 - p) * (array[:, 0] + 1 + X))
+
+
+def test_partial_jumps_condition_the_rest():
+    @relax()
+    def nested(x, y):
+        z = 0.0
+        if x > 0:
+            if y > 0:
+                return 10.0
+            z = 1.0
+        else:
+            z = 2.0
+        return z
+
+    a, b = sigmoid(2 * X), sigmoid(2 * Y)
+    close(nested(X, Y), a * b * 10 + a * (1 - b) * 1 + (1 - a) * 2)
+
+
+def test_jumps_in_a_relaxed_while():
+    @relax(tolerance=0.0, max_iterations=60)
+    def loop(x, y):
+        n = 0
+        while True:
+            if n > x:
+                break
+            n += 1
+            if n < y:
+                continue
+            n += 1
+        return n
+
+    # By hand: a distribution over the hard numbers n would be exact; the relaxed n is its mean on the path.
+    assert loop(torch.tensor([5.0]), torch.tensor([-9.0])).item() == pytest.approx(6, abs=0.3)
+
+
+def test_for_else():
+    @relax()
+    def search(values):
+        for v in values:
+            if v > 0:
+                result = 1.0
+                break
+        else:
+            result = 0.0
+        return result
+
+    values = torch.tensor([[-1.0, 0.4], [0.2, -3.0]], dtype=torch.float64)
+    close(search(values), 1 - (1 - sigmoid(2 * values)).prod(1))
+
+
+def test_hard_values_stay_hard_along_a_path_and_join_to_their_expectation():
+    seen = []
+
+    @relax(max_iterations=4)
+    def hard_along(x):
+        n, kept, name = 5, 3, "same"
+        while x > 0:
+            n -= 1
+            seen.append(n)
+            x = x - 1
+        return n, kept, name
+
+    with pytest.warns(UserWarning, match="cut off"):
+        n, kept, name = hard_along(X + 10)
+    assert seen == [4, 3, 2, 1]
+    assert n.dtype == torch.float64
+    close(kept, 3.0)
+    assert name == "same"
+
+
+def test_collections_join_element_by_element():
+    @relax()
+    def collect(x):
+        items, pair, table = [1, x], (x, 2), {"a": 0}
+        if x > 0:
+            items = [2, x]
+            items.append(4)
+            pair = (0, 2)
+            table["a"] = 1
+        else:
+            items.append(5)
+        return items, pair, table
+
+    p = sigmoid(2 * X)
+    items, pair, table = collect(X)
+    close(items[0], p * 2 + (1 - p))
+    close(items[1], X)
+    close(items[2], p * 4 + (1 - p) * 5)
+    close(pair[0], (1 - p) * X)
+    close(table["a"], p)
+
+
+def test_different_lengths_can_not_join():
+    @relax()
+    def grow(x):
+        items = []
+        if x > 0:
+            items.append(x)
+        return items
+
+    with pytest.raises(ValueError, match="different lengths on joining paths"):
+        grow(X)
+
+
+def test_strings_can_not_mix():
+    @relax()
+    def label(x):
+        return "positive" if x > 0 else "negative"
+
+    with pytest.raises(TypeError, match=r"test_semantics.py:\d+: .*only numbers"):
+        label(X)
+
+
+def test_a_bound_that_depends_on_a_relaxed_number():
+    @relax()
+    def bound(x):
+        n = 2
+        if x > 0:
+            n = 3
+        total = 0
+        for i in range(n):
+            total += i
+        return total
+
+    with pytest.raises(TypeError, match=r"range\(\) of a relaxed number; a loop bound must be a hard int"):
+        bound(X)
+
+
+def test_variables_of_one_branch():
+    @relax()
+    def temporary(x):
+        if x > 0:
+            t = x * 2
+            x = t
+        return x
+
+    p = sigmoid(2 * X)
+    close(temporary(X), p * 2 * X + (1 - p) * X)
+
+    @relax()
+    def missing(x):
+        if x > 0:
+            t = x * 2
+        return t + 1
+
+    with pytest.raises(UnboundLocalError, match="'t' has no value here"):
+        missing(X)
+
+
+def test_truth_is_a_probability():
+    @relax()
+    def truth(x):
+        return 1.0 if x else 0.0
+
+    close(truth(torch.tensor([0.0, 0.25, 1.0])), torch.tensor([0.0, 0.25, 1.0]))
+    with pytest.raises(ValueError, match=r"a probability in \[0, 1\], got -1 to 2"):
+        truth(X)
+
+
+def test_indexing_at_real_positions():
+    array = torch.tensor([[1.0, 2.0, 4.0], [3.0, 5.0, 9.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+
+    @relax()
+    def read(array, i):
+        return array[i]
+
+    w = torch.stack([1 / torch.cosh(X - j) ** 2 for j in range(3)], 1)
+    # Beyond its ends an array goes on as at the ends.
+    w[0] = torch.stack([1 / torch.cosh(torch.tensor(float(j), dtype=torch.float64)) ** 2 for j in range(3)])
+    w = w / w.sum(1, keepdim=True)
+    close(read(array, X), (w * array).sum(1))
+
+    @relax()
+    def write(array, i, y):
+        array[i] = y
+        return array
+
+    close(write(array, X, Y), w * Y[:, None] + (1 - w) * array)
+
+
+def test_indexing_in_two_dimensions():
+    grid = torch.arange(12.0, dtype=torch.float64).reshape(1, 3, 4)
+    i, j = torch.tensor([1.3], dtype=torch.float64), torch.tensor([2.2], dtype=torch.float64)
+
+    @relax(steepness=3.0)
+    def read(grid, i, j):
+        return grid[i, j], grid[1, j], grid[i, 0]
+
+    def weights(position, n):
+        w = 1 / torch.cosh(1.5 * (torch.arange(n, dtype=torch.float64) - position)) ** 2
+        return w / w.sum()
+
+    both, column, row = read(grid, i, j)
+    close(both, weights(i, 3) @ grid[0] @ weights(j, 4))
+    close(column, grid[0, 1] @ weights(j, 4))
+    close(row, weights(i, 3) @ grid[0, :, 0])
+
+
+def test_the_normaliser_is_differentiated_only_on_demand():
+    array = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64)
+    position = torch.tensor([0.7], dtype=torch.float64, requires_grad=True)
+
+    @relax()
+    def read(array, i):
+        return array[i]
+
+    exact = read.using(exact_gradient=True)
+    assert torch.autograd.gradcheck(exact, (array, position))
+    density = 1 / torch.cosh(torch.arange(3) - position) ** 2
+    (expected,) = torch.autograd.grad((density * array[0]).sum() / density.sum().item(), position)
+    (actual,) = torch.autograd.grad(read(array, position), position)
+    close(actual, expected)
+
+
+def test_categorical_positions():
+    scores = torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], dtype=torch.float64)
+    array = torch.tensor([[5.0, 6.0, 7.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
+
+    @relax()
+    def lookup(scores, array):
+        best = torch.argmax(scores)
+        value = array[best]
+        array[best] = 0.0
+        return value, array, best + 1
+
+    w = torch.softmax(2 * scores, 1)
+    value, written, position = lookup(scores, array)
+    close(value, (w * array).sum(1))
+    close(written, (1 - w) * array)
+    close(position, (w * torch.arange(3)).sum(1) + 1)
+
+
+def test_relaxed_builtins():
+    @relax()
+    def builtins(x, y, z):
+        return [min(x, y), max([x, y, z]), abs(x), sum([x, y, 1]), *sorted([x, y]), any([x > 0, y > 0])]
+
+    z = X.flip(0)
+    low, high, absolute, total, first, second, either = builtins(X, Y, z)
+    close(low, (1 - P) * X + P * Y)
+    stacked = torch.stack((X, Y, z))
+    close(high, (torch.softmax(2 * stacked, 0) * stacked).sum(0))
+    close(absolute, X * torch.tanh(X))
+    close(total, X + Y + 1)
+    close(first, (1 - P) * X + P * Y)
+    close(second, P * X + (1 - P) * Y)
+    close(either, 1 - (1 - sigmoid(2 * X)) * (1 - sigmoid(2 * Y)))
+
+
+def test_calls_to_relaxed_torch_and_module():
+    net = torch.nn.Linear(3, 2).double()
+    weight = torch.randn(3, dtype=torch.float64)
+
+    @relax()
+    def helper(x):
+        return x if x > 0 else 0.0
+
+    @relax()
+    def calls(array, x):
+        hidden = net(array)
+        total = torch.tanh(array).sum() + (array * weight).sum() + math.exp(1.0) * torch.exp(x) + math.sin(x)
+        return helper(hidden[0]) + total
+
+    array = torch.randn(3, 3, dtype=torch.float64)
+    hidden = net(array)[:, 0]
+    expected = sigmoid(2 * hidden) * hidden + array.tanh().sum(1) + (array * weight).sum(1)
+    close(calls(array, X), expected + math.e * X.exp() + X.sin())
+
+
+def test_categorical_equality():
+    @relax()
+    def same(p, q):
+        return 1.0 if softly.categorical_equal(p, q) else 0.0
+
+    p, q = torch.softmax(torch.randn(2, 4, 5), -1)
+    close(same(p, q), torch.cosine_similarity(p, q))
+
+
+def test_comprehensions_enumerate_zip_and_unpacking():
+    @relax()
+    def mixed(array):
+        doubled = [2 * v for v in array]
+        pairs = [a * b for a, b in zip(array, doubled, strict=True)]
+        first, *rest = pairs
+        total = sum(i * v for i, v in enumerate(rest))
+        return first + total
+
+    x = torch.randn(2, 3, dtype=torch.float64)
+    close(mixed(x), 2 * x[:, 0] ** 2 + 2 * x[:, 2] ** 2)
+
+
+def test_steepness_of_conditions_and_variables():
+    @relax(variables={"y": 7.0})
+    def own(x, y):
+        with steepness(20.0):
+            a = 1.0 if x > 0 else 0.0
+        b = 1.0 if y > 0 else 0.0
+        c = 1.0 if x > 0 else 0.0
+        return [a, b, c]
+
+    a, b, c = own(X, Y)
+    close(a, sigmoid(20 * X))
+    close(b, sigmoid(7 * Y))
+    close(c, sigmoid(2 * X))
+
+
+def test_steepness_can_be_learned():
+    s = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+
+    @relax(steepness=s)
+    def positive(x):
+        return 1.0 if x > 0 else 0.0
+
+    (grad,) = torch.autograd.grad(positive(X).sum(), s)
+    p = sigmoid(2 * X)
+    close(grad, (X * p * (1 - p)).sum())
+
+
+def conditional_swap(array):
+    if array[3] > array[4]:
+        array[3], array[4] = array[4], array[3]
+    return array[3], array[4]
+
+
+@pytest.mark.parametrize("n", [5, 1000])
+def test_a_conditional_swap_costs_two_elements(n):
+    x = torch.randn(8, n)
+    relaxed = relax()(conditional_swap)
+    with Count() as empty:
+        relax()(lambda_free)(x)
+    with Count() as count:
+        relaxed(x)
+    assert 0 < len(count.operations) - len(empty.operations) <= 6
+    # No operation is on the whole array but the one that takes it apart.
+    assert sum(str(op).startswith("aten.unbind") for op in count.operations) == 1
+    assert not any(str(op).startswith(("aten.stack", "aten.cat")) for op in count.operations)
+
+
+def lambda_free(array):
+    return array[3], array[4]
+
+
+def test_arguments_are_never_mutated():
+    @relax()
+    def overwrite(array, items):
+        array[0] = 0.0
+        array += 1
+        return array
+
+    x = torch.randn(2, 3)
+    before = x.clone()
+    close(overwrite(x, None), torch.cat((torch.ones(2, 1), before[:, 1:] + 1), 1))
+    assert torch.equal(x, before)
+
+
+def test_rows_are_views():
+    @relax()
+    def view(grid):
+        row = grid[1]
+        row[0] = 9.0
+        grid[0][1] = 8.0
+        return grid
+
+    grid = torch.zeros(2, 2, 2)
+    expected = torch.tensor([[0.0, 8.0], [9.0, 0.0]])
+    close(view(grid), expected)
+    close(view.hard(grid), expected)
+
+
+def test_batch_dims_and_in_dims():
+    @relax(batch_dims=0)
+    def single(x, y):
+        return x if x > y else y
+
+    @relax(batch_dims=2)
+    def grid(array):
+        return array[0] if array[0] > array[1] else array[1]
+
+    @relax(in_dims=(0, None))
+    def shared(x, weights):
+        return x * weights[1]
+
+    close(single(X[0], Y[0]), P[0] * X[0] + (1 - P[0]) * Y[0])
+    x = torch.randn(2, 3, 2)
+    assert grid(x).shape == (2, 3)
+    torch.testing.assert_close(grid(x)[1], grid.using(batch_dims=1)(x[1]))
+    close(shared(X, torch.tensor([1.0, 2.0], dtype=torch.float64)), 2 * X)
+    with pytest.raises(ValueError, match=r"tensors of one batch, got \(3,\) and \(2,\)"):
+        shared.using(in_dims=None)(X, Y[:2])
+
+
+def test_infinities():
+    @relax()
+    def smallest(array):
+        best = float("inf")
+        for v in array:
+            if v < best:
+                best = v
+        return best
+
+    x = torch.tensor([[1.0, -2.0, 4.0], [3.0, math.inf, 1.0]], dtype=torch.float64, requires_grad=True)
+    value = smallest(x)
+    assert value.isfinite().all()
+    (grad,) = torch.autograd.grad(value.sum(), x)
+    assert grad.isfinite().all()
+
+
+def test_nan_is_not_hidden():
+    x = torch.tensor([[1.0, math.nan, 2.0, 3.0, 4.0]])
+    assert relax()(conditional_swap)(x.roll(2, 1))[0].isnan().all()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from softly.algorithms.engine import Engine
+Engine = Any  # softly.algorithms.engine.Engine, which is built on this module
 
 
 class Undefined:

@@ -37,7 +37,7 @@ def filter_weights(
     Example:
         >>> logistic = softly.distributions.get("logistic")
         >>> softly.algorithms.filter_weights(torch.tensor(1.25), 4, distribution=logistic, steepness=4.0)
-        tensor([0.0174, 0.7834, 0.1917, 0.0075])
+        tensor([0.0267, 0.7885, 0.1812, 0.0037])
     """
     if not position.dtype.is_floating_point:
         position = position.to(torch.get_default_dtype())

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from softly import _inputs, distributions, native, tnorms
+from softly import _inputs, native
 from softly.algorithms import compiled
 from softly.algorithms.arrays import Array, Categorical, Undefined
 from softly.algorithms.engine import Settings
 from softly.algorithms.lowering import lower
 from softly.algorithms.operations import Runtime
+from softly.algorithms.options import make_settings
 from softly.algorithms.program import Program
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
@@ -34,39 +35,6 @@ class Copying(Tensor):
 
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self)))
-
-
-def make_settings(
-    function: str,
-    *,
-    steepness: float | Tensor = 10.0,
-    distribution: str | Distribution = "logistic",
-    tnorm: str | TNorm = "probabilistic",
-    hard: bool = False,
-    max_iterations: int = 1024,
-    tolerance: float = 1e-5,
-    max_paths: int = 4096,
-    exact_gradient: bool = False,
-    variables: Mapping[str, float | Tensor] | None = None,
-) -> Settings:
-    """Check what a user chose."""
-    if not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"{function}: max_iterations must be an int >= 1, got {max_iterations!r}.")
-    if not isinstance(max_paths, int) or max_paths < 1:
-        raise ValueError(f"{function}: max_paths must be an int >= 1, got {max_paths!r}.")
-    if not 0 <= tolerance < 1:
-        raise ValueError(f"{function}: tolerance must be in [0, 1), got {tolerance}.")
-    return Settings(
-        _inputs.steepness(steepness, function),
-        distributions.get(distribution),
-        tnorms.get(tnorm),
-        bool(hard),
-        max_iterations,
-        float(tolerance),
-        max_paths,
-        bool(exact_gradient),
-        {name: _inputs.steepness(value, function) for name, value in (variables or {}).items()},
-    )
 
 
 class RelaxedFunction:
@@ -366,7 +334,7 @@ def relax(
         ...         return high
         ...     return x
         >>> clip(torch.tensor([-1.0, 0.2, 3.0]), 0.0, 1.0)
-        tensor([-0.0177,  0.1667,  1.0007])
+        tensor([-0.0180,  0.1596,  1.0007])
     """
     settings = make_settings(
         "softly.relax",
@@ -445,7 +413,7 @@ class unmerged:  # noqa: N801 - used like a function
         ...     return b
         >>> x = torch.tensor([0.0])
         >>> softly.relax(outside, steepness=9.0)(x)  # a is 1 or -1, each with probability 1/2
-        tensor([0.4999])
+        tensor([0.5000])
     """
 
     def __enter__(self) -> None:

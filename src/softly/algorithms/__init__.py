@@ -1,5 +1,6 @@
 """Relaxed programs (chapter 2): algorithms written as usual, differentiable in their inputs."""
 
+from softly.algorithms import library
 from softly.algorithms.conditions import (
     GT,
     LT,
@@ -62,6 +63,7 @@ __all__ = [
     "VarInt",
     "While",
     "filter_weights",
+    "library",
     "relax",
     "steepness",
     "unmerged",

@@ -308,6 +308,7 @@ class Engine:
         self.taken: list[bool] = []
         self.pending: list[list[bool]] = []
         self.warned = False
+        self.running: dict[Any, Settings] = {}
         self._constants: dict[Any, Tensor] = {}
         self.configure(settings)
 
@@ -434,10 +435,10 @@ class Engine:
     def weights(self, position: Any, n: int) -> Tensor:
         """The weights (batch, n) of a relaxed position."""
         if isinstance(position, Categorical):
-            if position.weights.shape[1] != n:
-                found = position.weights.shape[1]
+            found = position.weights.shape[1]
+            if found > n:
                 raise self.error(IndexError, f"a position among {found} can't index an array of {n}")
-            return position.weights
+            return torch.nn.functional.pad(position.weights, (0, n - found)) if found < n else position.weights
         position = self.column(position)
         if self.settings.hard:
             return indexing.nearest_weights(position, n, self.dtype)

@@ -541,20 +541,21 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         kwarg=ast.arg(arguments.kwarg.arg) if arguments.kwarg else None,
         defaults=[],
     )
-    inner = ast.copy_location(ast.FunctionDef(definition.name, bare, lowered, []), definition)
+    # By another name, so that a call of the function in its own body means the relaxed one.
+    inner = ast.copy_location(ast.FunctionDef("_relaxed", bare, lowered, []), definition)
     # The variables of enclosing functions are parameters of a function around, so that the code refers to cells.
     outer_arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(n) for n in code.co_freevars], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     outer = ast.copy_location(
-        ast.FunctionDef("_outer", outer_arguments, [inner, ast.Return(_name(definition.name))], []), definition
+        ast.FunctionDef("_outer", outer_arguments, [inner, ast.Return(_name("_relaxed"))], []), definition
     )
     module = ast.fix_missing_locations(ast.Module([outer], []))
     outer_code = next(c for c in compile(module, filename, "exec").co_consts if isinstance(c, types.CodeType))
-    inner_code = next(c for c in outer_code.co_consts if isinstance(c, types.CodeType) and c.co_name == definition.name)
+    inner_code = next(c for c in outer_code.co_consts if isinstance(c, types.CodeType) and c.co_name == "_relaxed")
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     made = types.FunctionType(
-        inner_code,
+        inner_code.replace(co_name=code.co_name, co_qualname=code.co_qualname),
         function.__globals__,
         function.__name__,
         function.__defaults__,

@@ -167,12 +167,25 @@ class Runtime(Engine):
         if kind is Array:
             return collection[key]
         if kind in (list, tuple) and isinstance(key, (Tensor, Categorical)):
+            positions = self._positions(collection) if isinstance(key, Categorical) else None
+            if positions is not None:
+                weights = self.weights(key, len(collection))
+                return Categorical((weights.unsqueeze(1) @ positions).squeeze(1))
             return self.array(collection)[key]
         if kind is Tensor:
             raise self.error(TypeError, "a number can't be indexed")
         if isinstance(key, RELAXED):
             raise self.error(TypeError, f"a {kind.__name__} can't be read at a relaxed key")
         return collection[key]
+
+    def _positions(self, collection: Any) -> Tensor | None:
+        """Entries that are positions themselves, hard or categorical, as weights (batch, entries, n); else None."""
+        if not all(type(v) is Categorical or (type(v) is int and v >= 0) for v in collection):
+            return None
+        n = max((v.weights.shape[1] if type(v) is Categorical else v + 1 for v in collection), default=0)
+        hard = torch.eye(n, dtype=self.dtype, device=self.device)
+        rows = [self.weights(v, n) if type(v) is Categorical else hard[v].expand(self.batch, n) for v in collection]
+        return torch.stack(rows, 1)
 
     def setitem(self, collection: Any, key: Any, value: Any) -> None:
         kind = type(collection)
@@ -260,6 +273,8 @@ class Runtime(Engine):
         name = getattr(function, "__name__", "")
         if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
             return self.arg_extreme(args[0], 1 if name == "argmax" else -1)
+        if name == "stack" and len(args) == 1 and not kwargs:
+            return self.array(args[0])  # cells stay cells
         values = [*args, *kwargs.values()]
         if name in _ELEMENTWISE and not any(isinstance(v, (Array, Categorical, list, tuple)) for v in values):
             return function(*args, **kwargs)

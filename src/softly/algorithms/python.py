@@ -113,6 +113,8 @@ class RelaxedFunction:
         if torch.compiler.is_compiling():
             return self._graph(args, kwargs, self._learned())
         leaves = _pytree.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, Copying) for leaf in leaves) or not any(isinstance(leaf, Tensor) for leaf in leaves):
+            return self.function(*args, **kwargs)  # called by a plain run, or with nothing to relax
         static = any(native.transformed(leaf) for leaf in leaves if isinstance(leaf, Tensor))
         return self._run(args, kwargs, self._learned(), static=static)
 
@@ -126,6 +128,7 @@ class RelaxedFunction:
         batch = _Batch(self, args, kwargs)
         guarded = self._lowered.infinite or (not static and batch.infinite())
         engine = Runtime(settings, batch.size, batch.dtype, batch.device, static, guarded)
+        engine.running[self.function] = settings
         args, kwargs = batch.enter(engine)
         return batch.leave(engine, self._invoke(engine, args, kwargs))
 
@@ -134,7 +137,9 @@ class RelaxedFunction:
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness
-        engine.configure(dataclasses.replace(self.settings, hard=self.settings.hard or caller[0].hard))
+        # A function that calls itself does so with the options that it was called with.
+        settings = engine.running.get(self.function, self.settings)
+        engine.configure(dataclasses.replace(settings, hard=settings.hard or caller[0].hard))
         result = self._invoke(engine, args, kwargs)
         engine.configure(caller[0])
         engine.steepness = caller[1]

@@ -38,11 +38,12 @@ class Undefined:
 class Store:
     """The cells of an array, as one tensor (batch, *shape), as a list of cells, or both while they agree."""
 
-    __slots__ = ("cells", "dense", "engine", "rows", "shape")
+    __slots__ = ("_positions", "cells", "dense", "engine", "rows", "shape")
 
     def __init__(self, engine: Engine, shape: tuple[int, ...], dense: Tensor | None, cells: list[Any] | None) -> None:
         self.engine, self.shape, self.dense, self.cells = engine, shape, dense, cells
         self.rows: Sequence[Tensor] | None = None
+        self._positions: np.ndarray | None = None
 
     def unbound(self) -> list[Any]:
         if self.cells is None:
@@ -72,14 +73,19 @@ class Store:
             self.rows = self.dense.unbind(1)
         return self.rows[i]
 
+    def positions(self) -> np.ndarray:
+        if self._positions is None:
+            self._positions = np.arange(int(np.prod(self.shape))).reshape(self.shape)
+        return self._positions
+
 
 class Array:
-    """A view of a `Store`: ``index`` holds the position of the cell of each entry, None for all in order."""
+    """A view of a `Store`: the whole of it, a row of it, or the cells at ``positions``."""
 
-    __slots__ = ("_index", "_row", "engine", "store")
+    __slots__ = ("_positions", "_row", "engine", "store")
 
-    def __init__(self, store: Store, index: np.ndarray | None = None, row: int | None = None) -> None:
-        self.engine, self.store, self._index, self._row = store.engine, store, index, row
+    def __init__(self, store: Store, positions: np.ndarray | None = None, row: int | None = None) -> None:
+        self.engine, self.store, self._positions, self._row = store.engine, store, positions, row
 
     @staticmethod
     def of(engine: Engine, dense: Tensor) -> Array:
@@ -87,14 +93,21 @@ class Array:
         return Array(Store(engine, tuple(dense.shape[1:]), dense, None))
 
     @property
-    def index(self) -> np.ndarray:
-        if self._index is None:
-            self._index = np.arange(int(np.prod(self.store.shape))).reshape(self.store.shape)
-        return self._index
+    def whole(self) -> bool:
+        return self._positions is None and self._row is None
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Where in the store the cell of each entry is."""
+        if self._positions is not None:
+            return self._positions
+        return self.store.positions() if self._row is None else self.store.positions()[self._row]
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size(self.store.shape if self._index is None else self._index.shape)
+        if self._positions is not None:
+            return torch.Size(self._positions.shape)
+        return torch.Size(self.store.shape if self._row is None else self.store.shape[1:])
 
     @property
     def ndim(self) -> int:
@@ -106,19 +119,19 @@ class Array:
 
     @property
     def T(self) -> Array:
-        return Array(self.store, self.index.T)
+        return Array(self.store, self.positions.T)
 
-    def whole(self) -> bool:
-        return self._index is None or (
-            self._row is None
-            and self._index.shape == self.store.shape
-            and self._index.size > 0
-            and bool((self._index.ravel() == np.arange(self._index.size)).all())
+    def same(self, other: Array) -> bool:
+        """Whether both are the same view, so that they can't differ."""
+        if self.store is not other.store:
+            return False
+        return (self._row, self._positions is None) == (other._row, other._positions is None) and (
+            self._positions is other._positions or np.array_equal(self.positions, other.positions)
         )
 
     def tensor(self) -> Tensor:
         """The entries as a tensor (batch, *shape)."""
-        if self.whole():
+        if self.whole:
             return self.store.tensor()
         if self._row is not None and (row := self.store.row(self._row)) is not None:
             return row
@@ -127,14 +140,15 @@ class Array:
     def cells(self) -> list[Any]:
         """The entries one by one."""
         cells = self.store.unbound()
-        return list(cells) if self.whole() else [cells[i] for i in self.index.ravel().tolist()]
+        return list(cells) if self.whole else [cells[i] for i in self.positions.ravel().tolist()]
 
     def copy(self) -> Array:
-        if self.whole():
-            store = self.store
-            return Array(
-                Store(self.engine, store.shape, store.dense, None if store.cells is None else list(store.cells))
-            )
+        store = self.store
+        if self.whole:
+            cells = None if store.cells is None else list(store.cells)
+            return Array(Store(self.engine, store.shape, store.dense, cells))
+        if self._row is not None and (row := store.row(self._row)) is not None:
+            return Array.of(self.engine, row)
         return Array(Store(self.engine, tuple(self.shape), None, self.cells()))
 
     clone = copy
@@ -146,8 +160,6 @@ class Array:
         return self.shape if dim is None else self.shape[dim]
 
     def __len__(self) -> int:
-        if self.ndim == 0:
-            raise TypeError("softly.relax: len() of a number.")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -159,41 +171,50 @@ class Array:
     def __contains__(self, value: Any) -> bool:
         raise self.engine.error(TypeError, "`in` on a relaxed array works only inside a relaxed function")
 
+    def _cell(self, key: tuple[Any, ...]) -> int | None:
+        """The position of the cell at hard ints, for an array that is its whole store; else None."""
+        shape = self.store.shape
+        if len(key) != len(shape) or not self.whole:
+            return None
+        position = 0
+        for k, n in zip(key, shape, strict=True):
+            if type(k) is not int:
+                return None
+            if not -n <= k < n:
+                raise IndexError(f"index {k} is out of range for an array of {n}")
+            position = position * n + (k if k >= 0 else k + n)
+        return position
+
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is int:  # the common case, quickly
-            if self._index is None:
-                shape = self.store.shape
-                n = shape[0]
-                if not -n <= key < n:
-                    raise IndexError(f"index {key} is out of range for an array of {n}")
-                if len(shape) == 1:
-                    return self.store.unbound()[key]
-                return Array(self.store, self.index[key], key % n)
-            found = self._index[key]
-            return Array(self.store, found) if found.ndim else self.store.unbound()[found]
         key = key if isinstance(key, tuple) else (key,)
+        position = self._cell(key)
+        if position is not None:
+            return self.store.unbound()[position]
+        if self.whole and len(key) == 1 and type(key[0]) is int and len(self.store.shape) > 1:
+            n = self.store.shape[0]
+            if not -n <= key[0] < n:
+                raise IndexError(f"index {key[0]} is out of range for an array of {n}")
+            return Array(self.store, None, key[0] % n)
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
             return self.engine.wrap(self.engine.contract(part.tensor(), weights))
-        found = self.index[tuple(k if k is None or k is Ellipsis else _hard(k) for k in key)]
+        found = self.positions[tuple(_hard(k) for k in key)]
         return Array(self.store, found) if np.ndim(found) else self.store.unbound()[int(found)]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         write, store = self.engine.write, self.store
-        if type(key) is int and len(self.shape) == 1:
-            n = len(self.index)
-            if not -n <= key < n:
-                raise IndexError(f"index {key} is out of range for an array of {n}")
-            write(store, int(self.index[key]), self.engine.cell(value))
-            return
         key = key if isinstance(key, tuple) else (key,)
+        position = self._cell(key)
+        if position is not None:
+            write(store, position, self.engine.cell(value))
+            return
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
             mixed = self.engine.spread(part.tensor(), weights, value)
-            for position, cell in zip(part.index.ravel().tolist(), mixed.flatten(1).unbind(1), strict=True):
+            for position, cell in zip(part.positions.ravel().tolist(), mixed.flatten(1).unbind(1), strict=True):
                 write(store, position, cell)
             return
-        found = self.index[tuple(k if k is None or k is Ellipsis else _hard(k) for k in key)]
+        found = self.positions[tuple(_hard(k) for k in key)]
         if np.ndim(found) == 0:
             write(store, int(found), self.engine.cell(value))
             return
@@ -205,13 +226,14 @@ class Array:
         if any(k is None or k is Ellipsis for k in key):
             raise self.engine.error(TypeError, "a relaxed index can't be combined with None or ...")
         hard = tuple(slice(None) if isinstance(k, (Tensor, Categorical)) else _hard(k) for k in key)
-        found, axis, weights = self.index[hard], 0, []
+        found, axis, weights = self.positions[hard], 0, []
         for k in key:
             if isinstance(k, (Tensor, Categorical)):
                 weights.append((axis, k))
             if isinstance(k, (Tensor, Categorical, slice)):
                 axis += 1
-        return Array(self.store, found), weights
+        everything = self.whole and all(k == slice(None) for k in hard)
+        return (self if everything else Array(self.store, found)), weights
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -242,6 +264,8 @@ class Array:
 
 
 def _hard(k: Any) -> Any:
+    if k is None or k is Ellipsis:
+        return k
     if isinstance(k, slice):
         return slice(*(None if part is None else operator.index(part) for part in (k.start, k.stop, k.step)))
     return k if isinstance(k, int) else operator.index(k)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softly import _inputs, minmax
+from softly import _inputs
 from softly.algorithms.state import State
 
 __all__ = [
@@ -158,9 +158,7 @@ class CosineSimilarity(Condition):
 
     def _answer(self, state: State, left: Any, right: Any, steepness: float | Tensor) -> Any:
         left, right = state.engine.dense(left), state.engine.dense(right)
-        if state.engine.settings.hard:
-            return (left.argmax(-1) == right.argmax(-1)).to(state.engine.dtype)
-        return minmax.categorical_equal(left, right, similarity=self.similarity)
+        return state.engine.same_category(left, right, self.similarity)
 
 
 class CatProbEq(CosineSimilarity):

@@ -93,6 +93,7 @@ class Held:
 
 
 _COLLECTIONS = (list, tuple, dict, Array)
+_NUMBERS = (bool, int, float)
 
 
 class Region:
@@ -309,6 +310,7 @@ class Engine:
         self.pending: list[list[bool]] = []
         self.warned = False
         self.running: dict[Any, Settings] = {}
+        self._units: dict[int, tuple[Tensor, Tensor]] = {}
         self._constants: dict[Any, Tensor] = {}
         self.configure(settings)
 
@@ -337,7 +339,7 @@ class Engine:
         """A value as it can stand in a cell: a number or a tensor of one number per example."""
         value = number(value)
         if isinstance(value, Array):
-            if value.index.size != 1:
+            if value.shape.numel() != 1:
                 raise self.error(ValueError, f"an array of shape {tuple(value.shape)} doesn't fit into one cell")
             return value.cells()[0]
         if not isinstance(value, (Tensor, bool, int, float)):
@@ -429,6 +431,19 @@ class Engine:
 
         result = torch.vmap(example, randomness="different")(*(leaves[i] for i in batched))
         return _pytree.tree_map(self.wrap, result)
+
+    def same_category(self, p: Tensor, q: Tensor, similarity: str) -> Tensor:
+        """`softly.categorical_equal` along the last dimension; what is compared often is normalised once."""
+        if self.settings.hard:
+            return (p.argmax(-1) == q.argmax(-1)).to(self.dtype)
+        if similarity == "cosine":
+            p, q = self._unit(p), self._unit(q)
+        return torch.linalg.vecdot(p, q)
+
+    def _unit(self, x: Tensor) -> Tensor:
+        if id(x) not in self._units:
+            self._units[id(x)] = (x, torch.nn.functional.normalize(x, dim=-1, eps=1e-8))
+        return self._units[id(x)][1]
 
     # Positions ---------------------------------------------------------------------------------------------------
 
@@ -757,7 +772,12 @@ class Engine:
         for a, b, label in zip(yes, no, labels, strict=True):
             relaxed_a, relaxed_b = type(a) is Tensor, type(b) is Tensor
             if a is b or not (relaxed_a or relaxed_b):
-                joined.append(a if a is b and type(a) is not Held else self._mix_one(p, a, b, label))
+                if a is b and type(a) is not Held:
+                    joined.append(a)
+                elif type(a) in _NUMBERS and type(b) in _NUMBERS:
+                    joined.append(a if a == b else self.comparators.mix(p, a, b))
+                else:
+                    joined.append(self._mix_one(p, a, b, label))
                 continue
             if not relaxed_a and isinstance(a, (bool, int, float)):
                 a, relaxed_a = self.constant(a), True
@@ -843,7 +863,7 @@ class Engine:
             if any(a.shape != arrays[0].shape for a in arrays):
                 shapes = " and ".join(str(tuple(a.shape)) for a in arrays)
                 raise self.error(ValueError, f"{label!r} has different shapes on joining paths: {shapes}")
-            if all(isinstance(v, Array) and v.store is first.store and v._index is first._index for v in values):
+            if isinstance(first, Array) and all(isinstance(v, Array) and v.same(first) for v in values):
                 return first
             return Array.of(self, combine([a.tensor() for a in arrays]))
         kind = type(first)

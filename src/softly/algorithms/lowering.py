@@ -145,6 +145,14 @@ def _cheap(statements: Sequence[ast.stmt]) -> bool:
     return not any(isinstance(n, (*heavy, *JUMPS)) for n in _own(statements))
 
 
+def _infinite(node: ast.AST) -> bool:
+    """Whether infinity is spoken of: math.inf, float("inf")."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.strip("+-").lower() in ("inf", "infinity")
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in ("inf", "infty", "infinity")
+
+
 class Lowering(ast.NodeTransformer):
     """Rewrites the body of a function."""
 
@@ -531,6 +539,7 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     undefined = [
         ast.Assign([_name(n, ast.Store)], _call("undefined", ast.Constant(n))) for n in assigned if n not in parameters
     ]
+    infinite = any(_infinite(node) for statement in body for node in ast.walk(statement))
     lowered = [ast.copy_location(u, definition) for u in undefined] + lowering.block(body)
     bare = ast.arguments(
         posonlyargs=[ast.arg("_rt"), *(ast.arg(a.arg) for a in arguments.posonlyargs)],
@@ -563,4 +572,4 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     )
     made.__kwdefaults__ = function.__kwdefaults__
     notes = tuple(sorted(lowering.notes, key=lambda note: note.line))
-    return Lowered(made, source, first_line, notes, "inf" in source)
+    return Lowered(made, source, first_line, notes, infinite)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from softly import minmax
 from softly.algorithms.arrays import Array, Categorical, Undefined, number
 from softly.algorithms.engine import Engine, Names
 
@@ -429,6 +430,13 @@ def _bool(rt: Runtime, value: Any = False) -> Any:
     return rt.truth(value)
 
 
+def _categorical_equal(rt: Runtime, p: Any, q: Any, *, similarity: str = "cosine", dim: int = -1) -> Any:
+    numbers = [rt.array(v) if isinstance(v, (list, tuple)) else v for v in (p, q)]
+    if similarity not in ("cosine", "inner") or any(not isinstance(v, Array) or v.ndim != 1 for v in numbers):
+        return rt.apply(minmax.categorical_equal, (p, q), {"similarity": similarity, "dim": dim})
+    return rt.same_category(numbers[0].tensor(), numbers[1].tensor(), similarity)
+
+
 def _divmod(rt: Runtime, a: Any, b: Any) -> Any:
     return (number(a) // number(b), number(a) % number(b))
 
@@ -448,4 +456,5 @@ _BUILTINS: dict[Any, Callable[..., Any]] = {
     bool: _bool,
     divmod: _divmod,
     math.fabs: _abs,
+    minmax.categorical_equal: _categorical_equal,
 }

@@ -56,7 +56,7 @@ class Store:
         return self.unbound()[position]
 
     def __setitem__(self, position: int, value: Any) -> None:
-        self.unbound()[position] = value
+        (self.cells or self.unbound())[position] = value
         self.dense = self.rows = None
 
     def tensor(self) -> Tensor:
@@ -82,10 +82,11 @@ class Store:
 class Array:
     """A view of a `Store`: the whole of it, a row of it, or the cells at ``positions``."""
 
-    __slots__ = ("_positions", "_row", "engine", "store")
+    __slots__ = ("_positions", "_row", "engine", "flat", "store")
 
     def __init__(self, store: Store, positions: np.ndarray | None = None, row: int | None = None) -> None:
         self.engine, self.store, self._positions, self._row = store.engine, store, positions, row
+        self.flat = positions is None and row is None and len(store.shape) == 1
 
     @staticmethod
     def of(engine: Engine, dense: Tensor) -> Array:

@@ -47,14 +47,14 @@ class Comparators:
 
     def compare(self, symbol: str, a: Any, b: Any, steepness: float | Tensor) -> Any:
         """The probability of ``a symbol b``, or a bool where both are numbers."""
-        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        if type(a) is not Tensor and not isinstance(a, Tensor) and not isinstance(b, Tensor):
             return OPERATORS[symbol](a, b)
         if self.hard:
             answer = OPERATORS[symbol](a, b)
             return answer.to(_floating(a, b))
-        if symbol in ("<", "<="):
+        if symbol[0] == "<":
             return self._below(a, b, steepness)
-        if symbol in (">", ">="):
+        if symbol[0] == ">":
             return self._below(b, a, steepness)
         equal = self._equal(a, b, steepness)
         return equal if symbol == "==" else 1.0 - equal
@@ -107,13 +107,17 @@ class Comparators:
         return reduce(torch.stack(torch.broadcast_tensors(*tensors)), 0) if tensors else neutral
 
     def largest(self, values: Tensor, steepness: float | Tensor) -> Tensor:
-        """The weights of the largest along the last dimension; ties go to the first where answers are hard."""
+        """The weights of the largest along the last dimension, of the smallest for a negative steepness.
+
+        Ties go to the first where answers are hard.
+        """
         if self.hard:
-            return torch.nn.functional.one_hot(values.argmax(-1), values.shape[-1]).to(_floating(values, values))
+            best = (values * steepness).argmax(-1)
+            return torch.nn.functional.one_hot(best, values.shape[-1]).to(_floating(values, values))
         return torch.softmax((_inputs.finite(values) if self.guarded else values) * steepness, -1)
 
     def extreme(self, values: Sequence[Any], sign: int, steepness: float | Tensor) -> Any:
-        """The largest of ``values`` for sign 1, the smallest for −1."""
+        """The largest of ``values`` for sign 1, the smallest for −1; the steepness has the sign."""
         if not any(isinstance(v, Tensor) for v in values):
             return max(values) if sign > 0 else min(values)
         if self.hard:
@@ -121,10 +125,10 @@ class Comparators:
             return stacked.amax(0) if sign > 0 else stacked.amin(0)
         if len(values) == 2 and self.distribution.symmetric:
             a, b = values
-            return self.mix(self.compare(">" if sign > 0 else "<", a, b, steepness), a, b)
+            return self.mix(self.compare(">", a, b, steepness), a, b)
         stacked = torch.stack(torch.broadcast_tensors(*tensors(values)), -1)
-        weights = self.largest(stacked if sign > 0 else -stacked, steepness)
-        return self._weighted(weights, stacked).sum(-1)
+        weights = self.largest(stacked, steepness)
+        return self._weighted(weights, stacked).sum(-1) if self.guarded else torch.linalg.vecdot(weights, stacked)
 
     def absolute(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         """``x if x > 0 else -x``."""

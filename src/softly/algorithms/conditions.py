@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -210,9 +210,6 @@ class _Extreme:
     def __init__(self, beta: float | Tensor) -> None:
         self.beta = _inputs.steepness(beta, f"softly.algorithms.{type(self).__name__}")
 
-    def _stack(self, tensors: Sequence[Tensor]) -> Tensor:
-        return torch.stack([t if isinstance(t, Tensor) else torch.as_tensor(t) for t in tensors], -1)
-
     def _weights(self, stacked: Tensor) -> Tensor:
         return torch.softmax(stacked * (self.sign * self.beta), -1)
 
@@ -227,8 +224,8 @@ class Max(_Extreme):
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Reduce the arguments elementwise."""
-        stacked = self._stack(tensors)
-        return (self._weights(stacked) * stacked).sum(-1)
+        stacked = torch.stack(tensors, -1)
+        return torch.linalg.vecdot(self._weights(stacked), stacked)
 
 
 class Min(Max):
@@ -252,7 +249,7 @@ class ArgMax(_Extreme):
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Weigh the arguments elementwise."""
-        return self._weights(self._stack(tensors))
+        return self._weights(torch.stack(tensors, -1))
 
 
 class ArgMin(ArgMax):

@@ -66,6 +66,8 @@ class Journal(dict[Any, Any]):
 
 
 def _read(container: Any, key: Any) -> Any:
+    if type(container) is Store:
+        return container.unbound()[key]
     if key is WHOLE:
         return container.copy()
     if isinstance(container, dict):
@@ -211,7 +213,7 @@ class Loop(Region):
             self.finish(names)
             return False
         if least < 1.0 - tolerance:
-            self.leave(1.0 - condition if self.mass is None else self.mass - going, names)
+            self.leave(engine.complement(condition) if self.mass is None else self.mass - going, names)
             self.mass = going
         return True
 
@@ -311,13 +313,19 @@ class Engine:
         self.warned = False
         self.running: dict[Any, Settings] = {}
         self._units: dict[int, tuple[Tensor, Tensor]] = {}
-        self._constants: dict[Any, Tensor] = {}
+        self._constants: dict[float, Tensor] = {}
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings
         self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
-        self.steepness = settings.steepness
+        self.steepen(settings.steepness)
+
+    def steepen(self, steepness: float | Tensor) -> None:
+        """Compare with another steepness from now on."""
+        # As a tensor: torch takes longer over numbers.
+        self.steepness = steepness if isinstance(steepness, Tensor) else self.constant(steepness)
+        self.downhill = -self.steepness
 
     def error(self, kind: type[Exception], message: str) -> Exception:
         """An exception that names the line of the program."""
@@ -330,13 +338,15 @@ class Engine:
     # Values ------------------------------------------------------------------------------------------------------
 
     def constant(self, value: float) -> Tensor:
-        key = (float(value), self.dtype)
-        if key not in self._constants:
-            self._constants[key] = constant(value, self.dtype, self.device)
-        return self._constants[key]
+        found = self._constants.get(value)
+        if found is None:
+            found = self._constants[value] = constant(value, self.dtype, self.device)
+        return found
 
     def cell(self, value: Any) -> Any:
         """A value as it can stand in a cell: a number or a tensor of one number per example."""
+        if type(value) is Tensor:
+            return value
         value = number(value)
         if isinstance(value, Array):
             if value.shape.numel() != 1:
@@ -526,6 +536,8 @@ class Engine:
 
     def contents(self, journals: Sequence[Journal]) -> dict[Any, Any]:
         """What stands now where something was written."""
+        if len(journals) == 1 and not journals[0]:
+            return {}
         return {
             k: (container, key, self.held(_read(container, key)))
             for journal in journals
@@ -533,10 +545,10 @@ class Engine:
         }
 
     def held(self, value: Any) -> Any:
-        return Held(value, self.frozen(value)) if isinstance(value, _COLLECTIONS) else value
+        return Held(value, self.frozen(value)) if type(value) in _COLLECTIONS else value
 
     def hold(self, names: Names) -> Names:
-        return tuple([self.held(v) for v in names])
+        return tuple([self.held(v) if type(v) in _COLLECTIONS else v for v in names])
 
     @staticmethod
     def release(names: Names) -> Names:
@@ -558,7 +570,7 @@ class Engine:
             if region is target:
                 return total
             if isinstance(region, Branch):
-                total = self.times(total, region.p if region.way else 1.0 - region.p)
+                total = self.times(total, region.p if region.way else self.complement(region.p))
         raise AssertionError("a jump out of a region that isn't there")
 
     def range(self, p: Tensor) -> tuple[float, float]:
@@ -596,7 +608,7 @@ class Engine:
             self.pending.append([*self.taken, False])
         self.taken.append(way)
         region = self.regions[-1]
-        region.mass = self.times(region.mass, p if way else 1.0 - p)
+        region.mass = self.times(region.mass, p if way else self.complement(p))
         return way
 
     # Control flow ------------------------------------------------------------------------------------------------
@@ -638,6 +650,9 @@ class Engine:
     @property
     def alive(self) -> bool:
         return self.regions[-1].mass is not DEAD
+
+    def complement(self, p: Tensor) -> Tensor:
+        return torch.sub(self.constant(1.0), p)
 
     def loop(self, labels: tuple[str, ...], lossy: bool) -> Loop:
         return Loop(self, labels, lossy)
@@ -690,7 +705,7 @@ class Engine:
         if mass_yes is None and mass_no is None:
             weight: Any = p
         else:
-            mass_yes, mass_no = self.times(p, mass_yes), self.times(1.0 - p, mass_no)
+            mass_yes, mass_no = self.times(p, mass_yes), self.times(self.complement(p), mass_no)
             if mass_yes is DEAD and mass_no is DEAD:
                 parent.mass = DEAD
                 return self.release(names_no)
@@ -705,19 +720,23 @@ class Engine:
             total = mass_yes + mass_no
             parent.mass = self.times(parent.mass, total)
             weight = mass_yes / torch.where(total > 0, total, 1.0)
-        places = list({**written_yes, **written_no}.items())
-        values_yes, values_no, all_labels = list(names_yes), list(names_no), list(labels)
-        for k, (container, key, _) in places:
-            for values, written in ((values_yes, written_yes), (values_no, written_no)):
-                values.append(written[k][2] if k in written else _read(container, key))
-            all_labels.append("an entry")
-        joined = self.mix(weight, values_yes, values_no, all_labels)
+        if not written_yes and not written_no:
+            return tuple(self.mix(weight, names_yes, names_no, labels))
+        places = {**written_yes, **written_no} if written_no else written_yes
+        values_yes, values_no = list(names_yes), list(names_no)
+        for k, (container, key, _) in places.items():
+            values_yes.append(written_yes[k][2] if k in written_yes else _read(container, key))
+            values_no.append(written_no[k][2] if k in written_no else _read(container, key))
         count = len(labels)
-        for (_, (container, key, _)), value in zip(places, joined[count:], strict=True):
+        joined = self.mix(weight, values_yes, values_no, (*labels, *["an entry"] * len(places)))
+        for (container, key, _), value in zip(places.values(), joined[count:], strict=True):
             self._settle(container, key, value)
         return tuple(joined[:count])
 
     def _settle(self, container: Any, key: Any, value: Any) -> None:
+        if type(container) is Store:
+            self.write(container, key, value)
+            return
         if type(value) is Held:
             value = value.original
         if key is WHOLE:
@@ -766,38 +785,38 @@ class Engine:
         """Join two states: one interpolation over all that differs."""
         if self.settings.hard or self.guarded:
             return [self._mix_one(p, a, b, label) for a, b, label in zip(yes, no, labels, strict=True)]
-        joined: list[Any] = []
+        joined = list(yes)
+        changed: list[int] = []
         starts: list[Tensor] = []
         ends: list[Tensor] = []
-        for a, b, label in zip(yes, no, labels, strict=True):
-            relaxed_a, relaxed_b = type(a) is Tensor, type(b) is Tensor
-            if a is b or not (relaxed_a or relaxed_b):
-                if a is b and type(a) is not Held:
-                    joined.append(a)
-                elif type(a) in _NUMBERS and type(b) in _NUMBERS:
-                    joined.append(a if a == b else self.comparators.mix(p, a, b))
-                else:
-                    joined.append(self._mix_one(p, a, b, label))
+        dtype = p.dtype
+        for i, a in enumerate(yes):
+            b = no[i]
+            kind_a, kind_b = type(a), type(b)
+            if a is b and kind_a is not Held:
                 continue
-            if not relaxed_a and isinstance(a, (bool, int, float)):
-                a, relaxed_a = self.constant(a), True
-            if not relaxed_b and isinstance(b, (bool, int, float)):
-                b, relaxed_b = self.constant(b), True
-            if relaxed_a and relaxed_b and a.dtype == b.dtype == p.dtype:
-                joined.append(_Mark(str(len(starts))))
+            if kind_a is not Tensor and kind_b is Tensor and kind_a in _NUMBERS:
+                a, kind_a = self.constant(a), Tensor
+            elif kind_b is not Tensor and kind_a is Tensor and kind_b in _NUMBERS:
+                b, kind_b = self.constant(b), Tensor
+            if kind_a is Tensor and kind_b is Tensor and a.dtype is dtype and b.dtype is dtype:
+                changed.append(i)
                 starts.append(b)
                 ends.append(a)
+            elif kind_a in _NUMBERS and kind_b in _NUMBERS:
+                if a != b:
+                    joined[i] = p if a == 1 and b == 0 else torch.lerp(self.constant(b), self.constant(a), p)
             else:
-                joined.append(self._mix_one(p, a, b, label))
-        if not starts:
-            return joined
-        mixed: Any
-        if self.static or len(starts) == 1:
-            mixed = [torch.lerp(b, a, p) for b, a in zip(starts, ends, strict=True)]
-        else:
-            mixed = torch._foreach_lerp(starts, ends, [p] * len(starts))
-        filled = iter(mixed)
-        return [next(filled) if type(value) is _Mark and value is not MISSING else value for value in joined]
+                joined[i] = self._mix_one(p, a, b, labels[i])
+        if changed:
+            mixed: Any
+            if self.static or len(starts) == 1:
+                mixed = [torch.lerp(b, a, p) for b, a in zip(starts, ends, strict=True)]
+            else:
+                mixed = torch._foreach_lerp(starts, ends, [p] * len(starts))
+            for i, value in zip(changed, mixed, strict=True):
+                joined[i] = value
+        return joined
 
     def _mix_one(self, p: Tensor, a: Any, b: Any, label: str) -> Any:
         return self._join(

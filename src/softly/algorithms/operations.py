@@ -92,10 +92,15 @@ class Runtime(Engine):
     # Conditions --------------------------------------------------------------------------------------------------
 
     def compare(self, symbol: str, a: Any, b: Any, steepness: float | Tensor | None = None) -> Any:
+        if steepness is None:
+            steepness = self.steepness
+        elif not isinstance(steepness, Tensor):
+            steepness = self.constant(steepness)
+        if type(a) is Tensor and type(b) is Tensor:
+            return self.comparators.compare(symbol, a, b, steepness)
         a, b = number(a), number(b)
         if isinstance(a, Undefined) or isinstance(b, Undefined):
             (a if isinstance(a, Undefined) else b).fail()
-        steepness = self.steepness if steepness is None else steepness
         if isinstance(a, Array) or isinstance(b, Array):
             return self.elementwise(lambda x, y: self.comparators.compare(symbol, x, y, steepness), a, b)
         if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and symbol in ("==", "!="):
@@ -131,7 +136,7 @@ class Runtime(Engine):
 
     def not_(self, value: Any) -> Any:
         value = self.truth(value)
-        return 1.0 - value if isinstance(value, Tensor) else not value
+        return self.complement(value) if isinstance(value, Tensor) else not value
 
     def and_(self, first: Any, second: Callable[[], Any]) -> Any:
         if not isinstance(first, RELAXED):
@@ -166,6 +171,8 @@ class Runtime(Engine):
     def getitem(self, collection: Any, key: Any) -> Any:
         kind = type(collection)
         if kind is Array:
+            if type(key) is int and collection.flat:
+                return collection.store.unbound()[key]
             return collection[key]
         if kind in (list, tuple) and isinstance(key, (Tensor, Categorical)):
             positions = self._positions(collection) if isinstance(key, Categorical) else None
@@ -191,7 +198,10 @@ class Runtime(Engine):
     def setitem(self, collection: Any, key: Any, value: Any) -> None:
         kind = type(collection)
         if kind is Array:
-            collection[key] = value
+            if type(value) is Tensor and type(key) is int and collection.flat and 0 <= key < collection.store.shape[0]:
+                self.write(collection.store, key, value)
+            else:
+                collection[key] = value
         elif kind is list and isinstance(key, (Tensor, Categorical)):
             weights = self.weights(key, len(collection))
             for i, (old, w) in enumerate(zip(collection, weights.unbind(1), strict=True)):
@@ -237,6 +247,8 @@ class Runtime(Engine):
             self.remember(old)
             old.extend(value)
             return old
+        if type(value) in (int, float) and type(old) is Tensor and old.dtype is self.dtype:
+            value = self.constant(value)
         return _UPDATES[operation](old, value)
 
     def block(self, manager: Any, entry: Names, labels: tuple[str, ...]) -> Any:
@@ -317,7 +329,7 @@ class Runtime(Engine):
             entries = list(values)
             return entries.index(max(entries) if sign > 0 else min(entries))
         tensor = self.array(values).tensor().flatten(1)
-        return Categorical(self.comparators.largest(tensor if sign > 0 else -tensor, self.steepness))
+        return Categorical(self.comparators.largest(tensor, self.steepness if sign > 0 else self.downhill))
 
     def assert_(self, condition: Any) -> bool:
         if isinstance(condition, RELAXED):
@@ -360,7 +372,11 @@ def _extreme(sign: int) -> Callable[..., Any]:
             return plain(values, **kwargs)
         if any(isinstance(v, Array) for v in values):
             raise rt.error(TypeError, f"{plain.__name__}() compares numbers, not arrays")
-        return values[0] if len(values) == 1 else rt.comparators.extreme(values, sign, rt.steepness)
+        return (
+            values[0]
+            if len(values) == 1
+            else rt.comparators.extreme(values, sign, rt.steepness if sign > 0 else rt.downhill)
+        )
 
     return function
 

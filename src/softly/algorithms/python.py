@@ -142,7 +142,7 @@ class RelaxedFunction:
         engine.configure(dataclasses.replace(settings, hard=settings.hard or caller[0].hard))
         result = self._invoke(engine, args, kwargs)
         engine.configure(caller[0])
-        engine.steepness = caller[1]
+        engine.steepen(caller[1])
         return result
 
     def hard(self, *args: Any, **kwargs: Any) -> Any:
@@ -392,9 +392,10 @@ class _SteepBlock:
         self.engine, self.value = engine, value
 
     def __iter__(self) -> Any:
-        before, self.engine.steepness = self.engine.steepness, self.value
+        before = self.engine.steepness
+        self.engine.steepen(self.value)
         yield
-        self.engine.steepness = before
+        self.engine.steepen(before)
 
     @staticmethod
     def end(names: Any) -> Any:

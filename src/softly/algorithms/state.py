@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree
 
 from softly.algorithms.arrays import Array, Categorical, Store
@@ -17,6 +18,9 @@ from softly.algorithms.operations import Runtime
 @lru_cache(maxsize=4096)
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
+
+
+_ALL = slice(None)
 
 
 class _View:
@@ -32,9 +36,9 @@ class _View:
         return torch.Size((self.array.engine.batch, *self.array.shape))
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, tuple) and key[0] == slice(None) and all(type(k) is int for k in key[1:]):
+        if type(key) is tuple and type(key[0]) is slice and key[0] == _ALL:
             value = self.array[key[1:]]
-            return value.tensor() if isinstance(value, Array) else self.array.engine.column(value)
+            return value.tensor() if type(value) is Array else self.array.engine.column(value)
         return self.array.tensor()[key]
 
     def __getattr__(self, name: str) -> Any:
@@ -80,6 +84,8 @@ class State:
     def outside(self, name: str) -> Any:
         """A variable as functions see it, with its batch."""
         value = self[name]
+        if type(value) is Tensor and value.ndim == 1:
+            return value
         if isinstance(value, Array):
             return _View(value)
         if name in self.integers:

@@ -9,10 +9,12 @@
 #include <nanobind/nanobind.h>
 
 #include "distributions.h"
+#include "grid.h"
 #include "isa.h"
 #include "isotonic.h"
 #include "largest.h"
 #include "sorting_network.h"
+#include "tape.h"
 #include "threshold.h"
 #include "tnorms.h"
 
@@ -101,4 +103,24 @@ NB_MODULE(_native, m) {
     define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
     define(m, "largest_f32", SOFTLY_SELECT(largest<float>));
     define(m, "largest_f64", SOFTLY_SELECT(largest<double>));
+
+    define(m, "levenshtein_f32", SOFTLY_SELECT(levenshtein<float>));
+    define(m, "levenshtein_f64", SOFTLY_SELECT(levenshtein<double>));
+    define(m, "levenshtein_backward_f32", SOFTLY_SELECT(levenshtein_backward<float>));
+    define(m, "levenshtein_backward_f64", SOFTLY_SELECT(levenshtein_backward<double>));
+    define(m, "shortest_path_f32", SOFTLY_SELECT(shortest_path<float>));
+    define(m, "shortest_path_f64", SOFTLY_SELECT(shortest_path<double>));
+    define(m, "shortest_path_backward_f32", SOFTLY_SELECT(shortest_path_backward<float>));
+    define(m, "shortest_path_backward_f64", SOFTLY_SELECT(shortest_path_backward<double>));
+
+    // In the order of their numbers.
+    m.def("tape_operations", [] {
+        nb::list names;
+        for (const char* name : softly::operation_names) names.append(name);
+        return nb::tuple(names);
+    });
+    define(m, "tape_f32", SOFTLY_SELECT(tape<float>));
+    define(m, "tape_f64", SOFTLY_SELECT(tape<double>));
+    define(m, "tape_backward_f32", SOFTLY_SELECT(tape_backward<float>));
+    define(m, "tape_backward_f64", SOFTLY_SELECT(tape_backward<double>));
 }

@@ -20,6 +20,7 @@ from softly.algorithms.lowering import lower
 from softly.algorithms.operations import Runtime
 from softly.algorithms.options import make_settings
 from softly.algorithms.program import Program
+from softly.algorithms.tape import Tape
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
 
@@ -145,6 +146,31 @@ class RelaxedFunction:
         engine.steepen(caller[1])
         return result
 
+    def tape(self) -> Tape:
+        """The function on a native tape: recorded once for each shape of its arguments, then one kernel.
+
+        Example:
+            >>> @softly.relax(steepness=2.0)
+            ... def larger(a, b):
+            ...     return a if a > b else b
+            >>> larger.tape()(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 3.0]))
+            tensor([1.8808, 3.0000])
+        """
+        return Tape(self)
+
+    def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Batch:
+        return _Batch(self, args, kwargs)
+
+    def _trace(self, batch: _Batch, examples: list[Tensor], count: int) -> Any:
+        """Run on examples of another number, with nothing left to data."""
+        engine = Runtime(self.settings, count, batch.dtype, batch.device, True, self._lowered.infinite)
+        engine.running[self.function] = self.settings
+        tensors = iter(examples)
+        leaves = [engine.wrap(next(tensors)) if isinstance(leaf, Tensor) else leaf for leaf in batch.leaves]
+        args, kwargs = _pytree.tree_unflatten(leaves, batch.structure)
+        result = self._invoke(engine, args, kwargs)
+        return _pytree.tree_map(lambda v: _outcome(engine, v), result)
+
     def hard(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain function on every example.
 
@@ -169,6 +195,17 @@ class RelaxedFunction:
 
 def _plain(value: Any) -> Any:
     return _pytree.tree_map(lambda v: v.as_subclass(Tensor) if isinstance(v, Copying) else v, value)
+
+
+def _outcome(engine: Runtime, value: Any) -> Any:
+    """What a program returned, as a tensor (batch, ...) if it is a number or an array."""
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(value, Array):
+        return value.tensor()
+    if isinstance(value, Categorical):
+        return value.weights
+    return engine.column(value) if isinstance(value, (Tensor, bool, int, float)) else value
 
 
 class _Batch:
@@ -227,15 +264,10 @@ class _Batch:
         """The result with its batch."""
 
         def one(value: Any) -> Any:
-            if isinstance(value, Undefined):
-                value.fail()
-            if isinstance(value, (Array, Categorical)):
-                value = value.tensor() if isinstance(value, Array) else value.weights
-            elif isinstance(value, (Tensor, bool, int, float)):
-                value = engine.column(value)
-            else:
+            value = _outcome(engine, value)
+            if self.dims == 1 or not isinstance(value, Tensor):
                 return value
-            return value.reshape(self.shape + value.shape[1:]) if self.dims != 1 else value
+            return value.reshape(self.shape + value.shape[1:])
 
         return _pytree.tree_map(one, result)
 

@@ -4,6 +4,7 @@ A relaxed function takes its options by `using`: ``bubble_sort.using(steepness=2
 """
 
 from softly.algorithms.library.decisions import decision_tree, gcd
+from softly.algorithms.library.fused import EditDistance, ShortestPath, levenshtein, shortest_path
 from softly.algorithms.library.graphs import bellman_ford, connected_components, floyd_warshall, shortest_path_program
 from softly.algorithms.library.ordering import binary_search, bubble_sort, bubble_sort_loss, insertion_sort
 from softly.algorithms.library.sequences import (
@@ -16,6 +17,8 @@ from softly.algorithms.library.sequences import (
 from softly.algorithms.library.silhouettes import silhouette_distance, silhouette_three_edges
 
 __all__ = [
+    "EditDistance",
+    "ShortestPath",
     "bellman_ford",
     "binary_search",
     "bubble_sort",
@@ -27,8 +30,10 @@ __all__ = [
     "gcd",
     "insertion_sort",
     "knapsack",
+    "levenshtein",
     "levenshtein_program",
     "longest_common_subsequence",
+    "shortest_path",
     "shortest_path_program",
     "silhouette_distance",
     "silhouette_three_edges",

@@ -138,6 +138,8 @@ class Comparators:
 
     def mix(self, p: Tensor, a: Any, b: Any) -> Tensor:
         """``p a + (1 - p) b`` for tensors or numbers, and exactly a or b where p is 1 or 0."""
+        if p.dtype == torch.bool:
+            return torch.where(p, a, b)
         if self.hard:
             return torch.where(p > 0.5, *_promoted(a, b, p))
         if self.guarded:

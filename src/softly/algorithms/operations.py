@@ -52,7 +52,7 @@ _ELEMENTWISE = {
         "sub",
         "tan",
     ),
-    *("tanh", "tensor", "to", "trunc", "where", "xlogy", "add", "logsigmoid", "gelu", "silu", "elu", "leaky_relu"),
+    *("tanh", "tensor", "to", "trunc", "xlogy", "add", "logsigmoid", "gelu", "silu", "elu", "leaky_relu"),
 }
 # The functions of the module math on numbers that are tensors.
 _MATH = {"fabs": torch.abs, "log": torch.log, "gamma": lambda x: torch.exp(torch.lgamma(x))}
@@ -286,6 +286,9 @@ class Runtime(Engine):
         name = getattr(function, "__name__", "")
         if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
             return self.arg_extreme(args[0], 1 if name == "argmax" else -1)
+        if name == "where" and len(args) == 3:
+            # A comparison in a program is a probability, and so chooses by it.
+            return self.elementwise(lambda p, a, b: self.comparators.mix(self.answer(p), a, b), *args)
         if name == "stack" and len(args) == 1 and not kwargs:
             return self.array(args[0])  # cells stay cells
         values = [*args, *kwargs.values()]

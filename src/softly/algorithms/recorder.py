@@ -27,8 +27,8 @@ OPERATIONS = (
 NUMBER = {name: i for i, name in enumerate(OPERATIONS)}
 
 
-class RecordingError(TypeError):
-    """What a tape has no instruction for."""
+class RecordingError(Exception):
+    """What a tape has no instruction for. Not a TypeError, which torch would take for its own."""
 
 
 class Recorder(TorchDispatchMode):
@@ -292,6 +292,26 @@ def _relu(r: Recorder, x: Any) -> np.ndarray:
     return r.each("select", r.slots(x), r.slots(0.0), r.each("less", r.slots(0.0), r.slots(x)))
 
 
+@_rule("erf")
+def _erf(r: Recorder, x: Any) -> np.ndarray:
+    return r.each("sub", r.slots(1.0), _erfc(r, x))
+
+
+@_rule("erfc")
+def _erfc(r: Recorder, x: Any) -> np.ndarray:
+    return r.each("mul", r.slots(2.0), r.each("ndtr", r.each("mul", r.slots(x), r.slots(-math.sqrt(2.0)))))
+
+
+@_rule("ones_like")
+def _ones_like(r: Recorder, x: Tensor, **_: Any) -> np.ndarray:
+    return np.full(r.slots(x).shape, r.constant(1.0))
+
+
+@_rule("zeros_like")
+def _zeros_like(r: Recorder, x: Tensor, **_: Any) -> np.ndarray:
+    return np.full(r.slots(x).shape, r.constant(0.0))
+
+
 @_rule("pow")
 def _pow(r: Recorder, x: Any, exponent: Any) -> np.ndarray:
     base = r.slots(x)
@@ -462,6 +482,17 @@ def _amin(r: Recorder, x: Tensor, dim: Any = (), keepdim: bool = False) -> np.nd
 def _reduce(r: Recorder, name: str, x: Tensor, dim: Any, keepdim: bool) -> np.ndarray:
     axes = [dim] if isinstance(dim, int) else list(dim)
     return r.fold(name, r.slots(x), [r.axis(x, a) for a in axes], keepdim)
+
+
+@_rule("linalg_vector_norm")
+def _norm(r: Recorder, x: Tensor, order: float, dim: Any, keepdim: bool = False, **_: Any) -> np.ndarray:
+    if order != 2:
+        raise RecordingError(f"there is no instruction for torch's linalg_vector_norm of order {order}")
+    slots = r.slots(x)
+    total = r.fold("add", r.each("mul", slots, slots), [r.axis(x, a) for a in dim], keepdim)
+    # At 0, where the norm has no derivative, it counts as 0.
+    zero = r.each("equal", total, r.slots(0.0))
+    return r.each("select", r.slots(0.0), r.each("sqrt", r.each("select", r.slots(1.0), total, zero)), zero)
 
 
 @_rule("_softmax")

@@ -287,6 +287,8 @@ class Runtime(Engine):
         if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
             return self.arg_extreme(args[0], 1 if name == "argmax" else -1)
         if name == "where" and len(args) == 3:
+            if not isinstance(args[0], RELAXED):
+                return args[1] if args[0] else args[2]
             # A comparison in a program is a probability, and so chooses by it.
             return self.elementwise(lambda p, a, b: self.comparators.mix(self.answer(p), a, b), *args)
         if name == "stack" and len(args) == 1 and not kwargs:

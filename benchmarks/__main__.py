@@ -9,7 +9,7 @@ import softly
 from benchmarks.harness import attainable_flops, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "sorting_network", "tnorms", "topk")
+BENCHMARKS = ("algorithms", "fastsort", "sorting_network", "tnorms", "topk")
 
 
 def main() -> None:

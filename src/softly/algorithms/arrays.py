@@ -175,8 +175,12 @@ class Array:
     def _cell(self, key: tuple[Any, ...]) -> int | None:
         """The position of the cell at hard ints, for an array that is its whole store; else None."""
         shape = self.store.shape
-        if len(key) != len(shape) or not self.whole:
+        if len(key) != len(shape) or self._positions is not None or self._row is not None:
             return None
+        if len(key) == 2:  # the matrices of dynamic programming
+            i, j = key
+            if type(i) is int and type(j) is int and 0 <= i < shape[0] and 0 <= j < shape[1]:
+                return i * shape[1] + j
         position = 0
         for k, n in zip(key, shape, strict=True):
             if type(k) is not int:

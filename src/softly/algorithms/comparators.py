@@ -173,6 +173,9 @@ def _finite(x: Any, other: Any) -> Any:
 
 def tensors(values: Sequence[Any]) -> list[Tensor]:
     """Numbers as tensors of the dtype and device of the tensors among them."""
+    dtypes = {v.dtype if isinstance(v, Tensor) else None for v in values}
+    if len(dtypes) == 1 and next(iter(dtypes)).is_floating_point:  # type: ignore[union-attr]
+        return list(values)
     first = next(v for v in values if isinstance(v, Tensor))
     dtype = first.dtype
     for v in values:

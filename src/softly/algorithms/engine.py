@@ -805,7 +805,7 @@ class Engine:
                 ends.append(a)
             elif kind_a in _NUMBERS and kind_b in _NUMBERS:
                 if a != b:
-                    joined[i] = p if a == 1 and b == 0 else torch.lerp(self.constant(b), self.constant(a), p)
+                    joined[i] = self._expectation(p, a, b)
             else:
                 joined[i] = self._mix_one(p, a, b, labels[i])
         if changed:
@@ -817,6 +817,14 @@ class Engine:
             for i, value in zip(changed, mixed, strict=True):
                 joined[i] = value
         return joined
+
+    def _expectation(self, p: Tensor, a: float, b: float) -> Tensor:
+        """``p a + (1 - p) b`` of numbers."""
+        if a == 1 and b == 0:
+            return p
+        if a == 0 and b == 1:
+            return self.complement(p)
+        return torch.lerp(self.constant(b), self.constant(a), p)
 
     def _mix_one(self, p: Tensor, a: Any, b: Any, label: str) -> Any:
         return self._join(

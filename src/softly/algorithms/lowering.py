@@ -98,7 +98,7 @@ def _strings(names: Sequence[str]) -> ast.Tuple:
     return ast.Tuple([ast.Constant(n) for n in names], ast.Load())
 
 
-def _own(statements: Sequence[ast.stmt], into_loops: bool = True) -> list[ast.AST]:
+def _own(statements: Sequence[ast.AST], into_loops: bool = True) -> list[ast.AST]:
     """All nodes of some statements; without those of inner loops if not ``into_loops``."""
     found: list[ast.AST] = []
     pending: list[ast.AST] = list(statements)
@@ -139,10 +139,10 @@ def _leaves(statement: ast.stmt) -> bool:
     return False
 
 
-def _cheap(statements: Sequence[ast.stmt]) -> bool:
-    """Whether running some statements costs no more than finding out that they needn't be."""
+def _cheap(code: Sequence[ast.AST]) -> bool:
+    """Whether running some code costs no more than finding out that it needn't be."""
     heavy = (ast.For, ast.While, ast.If, ast.IfExp, ast.Call, ast.Raise, ast.ListComp, ast.GeneratorExp, ast.With)
-    return not any(isinstance(n, (*heavy, *JUMPS)) for n in _own(statements))
+    return not any(isinstance(n, (*heavy, *JUMPS)) for n in _own(code))
 
 
 def _infinite(node: ast.AST) -> bool:
@@ -442,9 +442,9 @@ class Lowering(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         test = self.condition(node.test)
-        return ast.copy_location(
-            _call("conditional", test, _thunk(self.visit(node.body)), _thunk(self.visit(node.orelse))), node
-        )
+        check = not (_cheap([node.body]) and _cheap([node.orelse]))
+        yes, no = self.visit(node.body), self.visit(node.orelse)
+        return ast.copy_location(_call("conditional", test, _thunk(yes), _thunk(no), ast.Constant(check)), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         args = [self.visit(a) for a in node.args]

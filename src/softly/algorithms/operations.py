@@ -157,10 +157,10 @@ class Runtime(Engine):
             return p
         return self.comparators.either(p, self.truth(second()))
 
-    def conditional(self, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    def conditional(self, condition: Any, yes: Callable[[], Any], no: Callable[[], Any], check: bool) -> Any:
         """``yes() if condition else no()``."""
         result: Any = None
-        branch = self.branch(condition, (None,), ("a conditional expression",), True)
+        branch = self.branch(condition, (None,), ("a conditional expression",), check)
         for way in branch:
             result = yes() if way else no()
             (result,) = branch.end((result,))

@@ -571,6 +571,20 @@ def test_relaxed_builtins():
     close(either, 1 - (1 - sigmoid(2 * X)) * (1 - sigmoid(2 * Y)))
 
 
+def test_all_and_any_of_an_array():
+    @relax()
+    def every(grid):
+        return (grid > 0).all(), (grid > 0).any(1), torch.all(grid > 0), any(v > 0 for v in grid[0])
+
+    grid = torch.randn(4, 2, 3, dtype=torch.float64)
+    p = sigmoid(2 * grid)
+    whole, rows, again, first = every(grid)
+    close(whole, p.prod(1).prod(1))
+    close(again, whole)
+    close(rows, 1 - (1 - p).prod(2))
+    close(first, rows[:, 0])
+
+
 def test_calls_to_relaxed_torch_and_module():
     net = torch.nn.Linear(3, 2).double()
     weight = torch.randn(3, dtype=torch.float64)
@@ -589,6 +603,35 @@ def test_calls_to_relaxed_torch_and_module():
     hidden = net(array)[:, 0]
     expected = sigmoid(2 * hidden) * hidden + array.tanh().sum(1) + (array * weight).sum(1)
     close(calls(array, X), expected + math.e * X.exp() + X.sin())
+
+
+def positive_part(v):
+    if v > 0:
+        return v
+    return 0.0
+
+
+def test_plain_functions_that_are_called_are_relaxed_too():
+    @relax()
+    def calls(x, y):
+        return positive_part(x) + positive_part(y) + positive_part(-3.0)
+
+    expected = sigmoid(2 * X) * X + sigmoid(2 * Y) * Y
+    close(calls(X, Y), expected)
+    close(calls(X[:1], Y[:1]), expected[:1])  # where a tensor has a truth value of its own
+
+
+def test_whole_numbers_in_tensors():
+    @relax()
+    def larger(a, b):
+        if a > b:
+            b = a
+        return b
+
+    a, b = torch.tensor([1, 5]), torch.tensor([2, 3])
+    p = sigmoid(2.0 * (a - b))
+    close(larger(a, b), p * a + (1 - p) * b)
+    assert larger.hard(a, b).tolist() == [2, 5]
 
 
 def test_categorical_equality():

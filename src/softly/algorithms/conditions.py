@@ -156,9 +156,8 @@ class CosineSimilarity(Condition):
 
     similarity = "cosine"
 
-    def _answer(self, state: State, left: Any, right: Any, steepness: float | Tensor) -> Any:
-        left, right = state.engine.dense(left), state.engine.dense(right)
-        return state.engine.same_category(left, right, self.similarity)
+    def __call__(self, state: State) -> Any:
+        return state.engine.same_category(state.tensor(self.left), state.tensor(self.right), self.similarity)
 
 
 class CatProbEq(CosineSimilarity):

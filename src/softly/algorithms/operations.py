@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from softly import minmax
 from softly.algorithms.arrays import Array, Categorical, Undefined, number
 from softly.algorithms.engine import Engine, Names
+from softly.algorithms.lowering import lower
 
 RELAXED = (Tensor, Array, Categorical)
 
@@ -278,14 +280,20 @@ class Runtime(Engine):
         anything = relaxed(args) or relaxed(kwargs)
         if isinstance(function, BuiltinFunctionType) and module == "math":
             return self._math(function, args) if anything else function(*args)
-        if anything and (module.split(".")[0] in ("torch", "softly", "_VariableFunctions") or _of_torch(function)):
+        if anything and (module.split(".")[0] == "torch" or _of_torch(function) or _of_softly(module)):
             return self.torch_call(function, args, kwargs)
+        if anything and isinstance(function, FunctionType):
+            lowered = _helper(function)
+            if lowered is not None:
+                return self.invoke(lambda: lowered(self, *args, **kwargs), function.__name__)
         return self.outer(function(*args, **kwargs))
 
     def torch_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__name__", "")
         if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
             return self.arg_extreme(args[0], 1 if name == "argmax" else -1)
+        if name in ("all", "any") and isinstance(args[0], Array):
+            return self._all_any(name, *args, **kwargs)
         if name == "where" and len(args) == 3:
             if not isinstance(args[0], RELAXED):
                 return args[1] if args[0] else args[2]
@@ -297,6 +305,13 @@ class Runtime(Engine):
         if name in _ELEMENTWISE and not any(isinstance(v, (Array, Categorical, list, tuple)) for v in values):
             return function(*args, **kwargs)
         return self.apply(function, args, kwargs)
+
+    def _all_any(self, name: str, answers: Array, dim: int | None = None) -> Any:
+        tensor, tnorm = answers.tensor(), self.comparators.tnorm
+        reduce = tnorm.all if name == "all" else tnorm.any
+        if dim is None:
+            return reduce(tensor.flatten(1), 1)
+        return self.wrap(reduce(tensor, dim + 1 if dim >= 0 else dim))
 
     def _math(self, function: Any, args: tuple[Any, ...]) -> Any:
         name = function.__name__
@@ -324,6 +339,8 @@ class Runtime(Engine):
             return self.torch_call(getattr(Tensor, name), (value, *args), kwargs)
         if kind is Array and name in ("argmax", "argmin") and not args and not kwargs:
             return self.arg_extreme(value, 1 if name == "argmax" else -1)
+        if kind is Array and name in ("all", "any"):
+            return self._all_any(name, value, *args, **kwargs)
         if kind is Array and name == "sort" and not args and not kwargs:
             raise self.error(TypeError, "an array is sorted by sorted(array)")
         function = getattr(value, name)
@@ -340,6 +357,23 @@ class Runtime(Engine):
         if isinstance(condition, RELAXED):
             raise self.error(TypeError, "an assertion about a relaxed value can't be decided")
         return bool(condition)
+
+
+_helpers: WeakKeyDictionary[Callable[..., Any], Callable[..., Any] | None] = WeakKeyDictionary()
+
+
+def _helper(function: FunctionType) -> Callable[..., Any] | None:
+    """A plain function that a program calls, lowered as the program is; None where it can only be called as it is."""
+    if function not in _helpers:
+        try:
+            _helpers[function] = lower(function).function
+        except (SyntaxError, OSError):
+            _helpers[function] = None
+    return _helpers[function]
+
+
+def _of_softly(module: str) -> bool:
+    return module.startswith("softly.") and not module.startswith("softly.algorithms.library")
 
 
 def _hashable(value: Any) -> bool:

@@ -101,8 +101,13 @@ class State:
         if isinstance(value, str):
             return self[value]
         if callable(value):
-            return self.engine.wrap(self.call(value))
-        return self.engine.outer(value)
+            value = self.call(value)
+            return value if type(value) is int else self.engine.wrap(value)
+        return value if type(value) in (int, float) else self.engine.outer(value)
+
+    def tensor(self, value: Any) -> Tensor:
+        """The same as a tensor with its batch."""
+        return self.call(value) if callable(value) else self.engine.dense(self.read(value))
 
     def index(self, indices: Sequence[Any]) -> tuple[Any, ...]:
         found = []

@@ -42,8 +42,7 @@ def _directed_distance(ax: Any, ay: Any, bx: Any, by: Any, cx: Any, cy: Any, x: 
     """The distance of a point from the border of a triangle, positive inside."""
     segments = [(ax, ay, bx, by), (bx, by, cx, cy), (cx, cy, ax, ay)]
     distance = torch.stack([_to_segment(*s, x, y) for s in segments]).amin(0)
-    sides = torch.stack([_side(*s, x, y) for s in segments])
-    return torch.where((sides > 0).all(0), distance, -distance)
+    return distance * torch.sign(torch.stack([_side(*s, x, y) for s in segments]).amin(0))
 
 
 @relax

@@ -184,7 +184,27 @@ def test_closures_defaults_keywords_and_docstrings():
     assert relaxed.__name__ == "scaled"
 
 
-def test_methods_and_loops_over_dicts():
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([2.0, -1.0]))
+
+    @softly.relax(steepness=3.0)
+    def forward(self, x):
+        score = (self.weight * x).sum()
+        return score if score > 0 else 0.0
+
+
+def test_methods():
+    module, x = Scale(), torch.randn(4, 2)
+    score = x @ module.weight
+    expected = torch.sigmoid(3 * score) * score
+    torch.testing.assert_close(module(x), expected)
+    actual = torch.autograd.grad(module(x).sum(), module.weight)
+    torch.testing.assert_close(actual, torch.autograd.grad(expected.sum(), module.weight))
+
+
+def test_loops_over_dicts():
     def total(prices, amounts):
         bill = 0.0
         for name, amount in amounts.items():

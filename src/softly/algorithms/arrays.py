@@ -293,6 +293,18 @@ class Categorical:
         return -self.value
 
 
+RELAXED = (Tensor, Array, Categorical)
+
+
+def relaxed(value: Any) -> bool:
+    """Whether a value, or anything in it, depends on tensors."""
+    if isinstance(value, (list, tuple, set)):
+        return any(relaxed(v) for v in value)
+    if isinstance(value, dict):
+        return any(relaxed(v) for v in value.values())
+    return isinstance(value, RELAXED)
+
+
 def number(value: Any) -> Any:
     """A categorical position as a number; anything else as it is."""
     return value.value if isinstance(value, Categorical) else value

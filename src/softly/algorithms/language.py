@@ -16,9 +16,8 @@ from softly import _inputs, native
 from softly.algorithms import compiled
 from softly.algorithms.arrays import Array
 from softly.algorithms.conditions import Condition, checked
-from softly.algorithms.engine import Settings
 from softly.algorithms.operations import Runtime
-from softly.algorithms.options import make_settings
+from softly.algorithms.options import Settings, make_settings
 from softly.algorithms.state import State
 from softly.distributions import Distribution
 from softly.tnorms import TNorm

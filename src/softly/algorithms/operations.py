@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -12,12 +11,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from softly import minmax
-from softly.algorithms.arrays import Array, Categorical, Undefined, number
-from softly.algorithms.engine import Engine, Names
+from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, number, relaxed
+from softly.algorithms.engine import Engine
+from softly.algorithms.intrinsics import INTRINSICS, relaxed_sorted
+from softly.algorithms.journals import Names
 from softly.algorithms.lowering import lower
-
-RELAXED = (Tensor, Array, Categorical)
 
 # Functions of single numbers, which need no care for the batch.
 _ELEMENTWISE = {
@@ -77,15 +75,6 @@ _MUTATORS = {
     *("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem"),
     *("add", "discard"),
 }
-
-
-def relaxed(value: Any) -> bool:
-    """Whether a value, or anything in it, depends on tensors."""
-    if isinstance(value, (list, tuple, set)):
-        return any(relaxed(v) for v in value)
-    if isinstance(value, dict):
-        return any(relaxed(v) for v in value.values())
-    return isinstance(value, RELAXED)
 
 
 class Runtime(Engine):
@@ -269,7 +258,7 @@ class Runtime(Engine):
     # Calls -------------------------------------------------------------------------------------------------------
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        builtin = _BUILTINS.get(function) if _hashable(function) else None
+        builtin = INTRINSICS.get(function) if _hashable(function) else None
         if builtin is not None:
             return builtin(self, *args, **kwargs)
         if hasattr(function, "__relaxed_call__"):
@@ -326,7 +315,7 @@ class Runtime(Engine):
         if kind in (list, dict, set) and name in _MUTATORS:
             if name == "sort" and relaxed(value):
                 self.remember(value)
-                value[:] = _sorted(self, value, **kwargs)
+                value[:] = relaxed_sorted(self, value, **kwargs)
                 return None
             self.remember(value)
             return getattr(value, name)(*args, **kwargs)
@@ -391,125 +380,3 @@ def _of_torch(function: Any) -> bool:
         or type(owner).__name__ in ("_VariableFunctionsClass",)
         or owner is torch._C._VariableFunctions
     )
-
-
-def _entries(args: tuple[Any, ...]) -> list[Any]:
-    values = list(args[0]) if len(args) == 1 else list(args)
-    return [number(v) for v in values]
-
-
-def _extreme(sign: int) -> Callable[..., Any]:
-    plain = max if sign > 0 else min
-
-    def function(rt: Runtime, *args: Any, **kwargs: Any) -> Any:
-        if not relaxed(args):
-            return plain(*args, **kwargs)
-        if set(kwargs) - {"default"}:
-            raise rt.error(TypeError, f"{plain.__name__}() of relaxed values takes no key")
-        values = _entries(args)
-        if not values:
-            return plain(values, **kwargs)
-        if any(isinstance(v, Array) for v in values):
-            raise rt.error(TypeError, f"{plain.__name__}() compares numbers, not arrays")
-        return (
-            values[0]
-            if len(values) == 1
-            else rt.comparators.extreme(values, sign, rt.steepness if sign > 0 else rt.downhill)
-        )
-
-    return function
-
-
-def _abs(rt: Runtime, x: Any) -> Any:
-    if isinstance(x, RELAXED):
-        return rt.elementwise(lambda t: rt.comparators.absolute(t, rt.steepness), x)
-    return abs(x)
-
-
-def _sorted(rt: Runtime, values: Any, *, key: Any = None, reverse: bool = False) -> Any:
-    if not relaxed(values):
-        return sorted(values, key=key, reverse=reverse)
-    if key is not None:
-        raise rt.error(TypeError, "sorted() of relaxed values takes no key")
-    columns = [rt.column(v) for v in _entries((values,))]
-    x = torch.stack(rt.uniform(columns), 1)
-    n = x.shape[1]
-    if rt.settings.hard:
-        x = x.sort(1).values
-    else:
-        # Odd-even transposition: neighbours are swapped with the probability of their being in the wrong order.
-        for layer in range(n):
-            start, stop = layer % 2, n - (n - layer % 2) % 2
-            if stop - start < 2:
-                continue
-            a, b = x[:, start:stop].unflatten(1, (-1, 2)).unbind(2)
-            p = rt.comparators.compare(">", a, b, rt.steepness)
-            pairs = torch.stack((rt.comparators.mix(p, b, a), rt.comparators.mix(p, a, b)), 2).flatten(1)
-            x = torch.cat((x[:, :start], pairs, x[:, stop:]), 1)
-    result = list(x.unbind(1))
-    return result[::-1] if reverse else result
-
-
-def _sum(rt: Runtime, values: Any, start: Any = 0) -> Any:
-    if isinstance(values, Array) and values.ndim == 1:
-        return values.tensor().sum(1) + start
-    for value in values:
-        start = start + value
-    return start
-
-
-def _over(name: str) -> Callable[..., Any]:
-    def function(rt: Runtime, values: Any) -> Any:
-        answers = [rt.truth(v) for v in values]
-        return rt.comparators.all(answers) if name == "all" else rt.comparators.any(answers)
-
-    return function
-
-
-def _whole(name: str, advice: str) -> Callable[..., Any]:
-    plain: Any = {"range": range, "int": int, "round": round}[name]
-
-    def function(rt: Runtime, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(a, RELAXED) for a in args):
-            raise rt.error(TypeError, f"{name}() of a relaxed number; {advice}")
-        return plain(*args, **kwargs)
-
-    return function
-
-
-def _float(rt: Runtime, *args: Any) -> Any:
-    return number(args[0]) if args and isinstance(args[0], RELAXED) else float(*args)
-
-
-def _bool(rt: Runtime, value: Any = False) -> Any:
-    return rt.truth(value)
-
-
-def _categorical_equal(rt: Runtime, p: Any, q: Any, *, similarity: str = "cosine", dim: int = -1) -> Any:
-    numbers = [rt.array(v) if isinstance(v, (list, tuple)) else v for v in (p, q)]
-    if similarity not in ("cosine", "inner") or any(not isinstance(v, Array) or v.ndim != 1 for v in numbers):
-        return rt.apply(minmax.categorical_equal, (p, q), {"similarity": similarity, "dim": dim})
-    return rt.same_category(numbers[0].tensor(), numbers[1].tensor(), similarity)
-
-
-def _divmod(rt: Runtime, a: Any, b: Any) -> Any:
-    return (number(a) // number(b), number(a) % number(b))
-
-
-_BUILTINS: dict[Any, Callable[..., Any]] = {
-    min: _extreme(-1),
-    max: _extreme(1),
-    abs: _abs,
-    sorted: _sorted,
-    sum: _sum,
-    any: _over("any"),
-    all: _over("all"),
-    range: _whole("range", "a loop bound must be a hard int, as len() and shape are"),
-    int: _whole("int", "it has no derivative; keep the real number"),
-    round: _whole("round", "it has no derivative; keep the real number"),
-    float: _float,
-    bool: _bool,
-    divmod: _divmod,
-    math.fabs: _abs,
-    minmax.categorical_equal: _categorical_equal,
-}

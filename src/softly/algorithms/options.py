@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from softly import _inputs, distributions, tnorms
-from softly.algorithms.engine import Settings
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a program is relaxed; see `softly.relax`."""
+
+    steepness: float | Tensor
+    distribution: Distribution
+    tnorm: TNorm
+    hard: bool = False
+    max_iterations: int = 1024
+    tolerance: float = 1e-5
+    max_paths: int = 4096
+    exact_gradient: bool = False
+    variables: dict[str, float | Tensor] = field(default_factory=dict)
 
 
 def make_settings(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softly.algorithms.engine import Settings
-from softly.algorithms.lowering import Lowered, Note
+from softly.algorithms.lowering import Lowered
+from softly.algorithms.options import Settings
+from softly.algorithms.rewriting import Note
 
 __all__ = ["Program"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,9 @@ from torch.utils import _pytree
 from softly import _inputs, native
 from softly.algorithms import compiled
 from softly.algorithms.arrays import Array, Categorical, Undefined
-from softly.algorithms.engine import Settings
 from softly.algorithms.lowering import lower
 from softly.algorithms.operations import Runtime
-from softly.algorithms.options import make_settings
+from softly.algorithms.options import Settings, make_settings
 from softly.algorithms.program import Program
 from softly.algorithms.tape import Tape
 from softly.distributions import Distribution
@@ -188,6 +188,9 @@ class RelaxedFunction:
                 one_args, one_kwargs = batch.example(i)
                 results.append(_plain(self.function(*one_args, **one_kwargs)))
         return batch.collect(results)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<relaxed function {self.__name__}>"

@@ -11,6 +11,7 @@ from torch.utils import _pytree
 
 from softly import native
 from softly.algorithms.recorder import NUMBER, OPERATIONS, Recorder, RecordingError, evaluate
+from softly.algorithms.rules import RULES
 
 __all__ = ["Tape"]
 
@@ -170,7 +171,7 @@ class Tape:
         # A prime that no dimension is a multiple of tells the batch from all others.
         count = next(p for p in (61, 67, 71, 73, 79, 83, 89, 97, 101) if not any(s and s % p == 0 for s in taken))
         examples = [torch.rand(count, *leaf.shape[1:], dtype=leaf.dtype) + 0.5 for leaf in leaves]
-        with torch.no_grad(), Recorder(count) as recorder:
+        with torch.no_grad(), Recorder(count, RULES) as recorder:
             for example in examples:
                 recorder.follow(example)
             try:

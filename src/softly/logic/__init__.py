@@ -1,6 +1,6 @@
 """Logic gate networks: learned by gradient descent, run on bits."""
 
-from softly.logic import architectures, execution, gates, netlist, parametrizations, training, wiring
+from softly.logic import architectures, execution, export, gates, netlist, parametrizations, training, wiring
 from softly.logic.circuit import Circuit, discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
@@ -20,6 +20,7 @@ __all__ = [
     "architectures",
     "discretize",
     "execution",
+    "export",
     "gates",
     "netlist",
     "parametrizations",

@@ -34,7 +34,7 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     circuit.save(f"{folder}/a.safetensors")
         ...     softly.logic.Circuit.load(f"{folder}/a.safetensors")
-        Circuit(8 bits, 20 gates in 1 layers, 11 after simplification, k=2)
+        Circuit(8 bits, 20 gates in 1 layers, ... after simplification, k=2)
     """
     tensors: dict[str, np.ndarray] = {}
     described = {**circuit, "layers": [], "columns": list(circuit["columns"]), "classes": list(circuit["classes"])}

@@ -93,8 +93,12 @@ class Circuit:
         if (c := self.comparisons) is not None:
             if not len(c.columns) == len(c.thresholds) == len(c.kinds) == self.num_inputs:
                 raise ValueError(f"{name}: comparisons must give {self.num_inputs} bits, got {len(c.columns)}.")
-            if c.num_columns < 1 or not (c.columns.min() >= 0 and c.columns.max() < c.num_columns):
+            if not 1 <= c.num_columns < 2**31:
+                raise ValueError(f"{name}: comparisons must have columns, fewer than 2^31; got {c.num_columns}.")
+            if not (c.columns.min() >= 0 and c.columns.max() < c.num_columns):
                 raise ValueError(f"{name}: comparisons look at columns outside of [0, {c.num_columns - 1}].")
+            if np.isnan(c.thresholds).any():
+                raise ValueError(f"{name}: thresholds of comparisons must not be NaN.")
             if not np.isin(c.kinds, (0, 1)).all():
                 raise ValueError(f"{name}: kinds of comparisons must be 0 or 1.")
         for names, count, what in ((self.columns, self.num_columns, "columns"), (self.classes, self.k, "classes")):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from softly.logic import architectures, execution, gates, netlist, parametrizations, training, wiring
+from softly.logic import architectures, execution, export, gates, netlist, parametrizations, training, wiring
 from softly.logic.circuit import Circuit, discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
@@ -27,6 +27,7 @@ __all__ = [
     "architectures",
     "discretize",
     "execution",
+    "export",
     "gates",
     "netlist",
     "parametrizations",

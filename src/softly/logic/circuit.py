@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from softly.logic import formats
+from softly.logic import export, formats
 from softly.logic import wiring as wirings
 from softly.logic.encodings import Encoding
 from softly.logic.execution import Comparisons, Engine
@@ -93,8 +93,12 @@ class Circuit:
         if (c := self.comparisons) is not None:
             if not len(c.columns) == len(c.thresholds) == len(c.kinds) == self.num_inputs:
                 raise ValueError(f"{name}: comparisons must give {self.num_inputs} bits, got {len(c.columns)}.")
-            if c.num_columns < 1 or not (c.columns.min() >= 0 and c.columns.max() < c.num_columns):
+            if not 1 <= c.num_columns < 2**31:
+                raise ValueError(f"{name}: comparisons must have columns, fewer than 2^31; got {c.num_columns}.")
+            if not (c.columns.min() >= 0 and c.columns.max() < c.num_columns):
                 raise ValueError(f"{name}: comparisons look at columns outside of [0, {c.num_columns - 1}].")
+            if np.isnan(c.thresholds).any():
+                raise ValueError(f"{name}: thresholds of comparisons must not be NaN.")
             if not np.isin(c.kinds, (0, 1)).all():
                 raise ValueError(f"{name}: kinds of comparisons must be 0 or 1.")
         for names, count, what in ((self.columns, self.num_columns, "columns"), (self.classes, self.k, "classes")):
@@ -182,6 +186,70 @@ class Circuit:
         """Read what `save` wrote; anything else is refused with a ValueError that says why."""
         return cls(**formats.load(path))
 
+    def to_c(self, name: str = "circuit") -> str:
+        """A C99 file without dependencies or allocation, for anything from a microcontroller to a server.
+
+        ``{name}_counts`` and ``{name}_predict`` take one example, a byte a bit; ``{name}_counts_row`` and
+        ``{name}_predict_row`` take a row of doubles where the circuit compares numbers; ``{name}_counts_words`` takes
+        8 examples at once, or 64 if compiled with ``-D{name}_word=uint64_t``. Counts are those of `counts`.
+
+        Args:
+            name: With it all names in the file begin, so that one program can have several circuits.
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+            >>> "int32_t iris_predict(const uint8_t *bits)" in circuit.to_c("iris")
+            True
+        """
+        return export.to_c(self, name)
+
+    def to_verilog(self, pipeline: int = 0, name: str = "circuit") -> str:
+        """Synthesizable Verilog-2001 from the bits ``x`` to the ``counts`` of all groups and the ``index`` of the best.
+
+        Args:
+            pipeline: 0 for combinational logic. Otherwise there are registers after every so many levels of gates, and
+                after every level of adders and comparisons; results come ``LATENCY`` clocks after their inputs.
+            name: Of the module; that of the gates alone, before counting, is ``{name}_gates``.
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+            >>> "module circuit_gates (" in circuit.to_verilog()
+            True
+        """
+        return export.to_verilog(self, pipeline, name)
+
+    def to_blif(self, name: str = "circuit") -> str:
+        """The bits before they are counted, as a BLIF model from x0, x1, … to y0, y1, ….
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+            >>> ".model circuit" in circuit.to_blif()
+            True
+        """
+        return export.to_blif(self, name)
+
+    def to_aiger(self) -> str:
+        """The bits before they are counted, as an and-inverter graph in AIGER's ascii format.
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+            >>> circuit.to_aiger().startswith("aag ")
+            True
+        """
+        return export.to_aiger(self)
+
+    def to_numpy(self) -> str:
+        """A Python module with ``counts(rows)`` and ``predict(rows)`` that needs NumPy and nothing else.
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+            >>> module = {}
+            >>> exec(circuit.to_numpy(), module)
+            >>> module["counts"](torch.zeros(3, 8).numpy()).shape
+            (3, 2)
+        """
+        return export.to_numpy(self)
+
     def __repr__(self) -> str:
         return (
             f"Circuit({self.num_inputs} bits, {sum(len(layer.gates) for layer in self.layers):,} gates in "
@@ -204,7 +272,7 @@ def discretize(model: nn.Module, *, columns: Sequence[str] = (), classes: Sequen
 
     Example:
         >>> softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
-        Circuit(8 bits, 40 gates in 2 layers, 25 after simplification, k=2)
+        Circuit(8 bits, 40 gates in 2 layers, ... after simplification, k=2)
     """
     name = "softly.logic.discretize"
     encoding: Encoding | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from softly.logic.netlist import Layer
 __all__ = ["load", "save"]
 
 _FORMAT, _VERSION = "softly.circuit", "1"
-# A wiring is drawn from its seed for as many inputs as the file says. No network is refused that has a use for them:
-# a layer sees at most twice as many inputs as it has gates.
+# A wiring is drawn from its seed, and a netlist begins with its inputs: as many as the file says. No network is refused
+# that has a use for them, since a layer sees at most twice as many inputs as it has gates.
 _MOST_INPUTS = 1 << 20
 
 
@@ -30,11 +30,12 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
     """Write the arguments of a `Circuit` to a file, whole or not at all.
 
     Example:
+        >>> import tempfile
         >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20], 2, seed=0))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     circuit.save(f"{folder}/a.safetensors")
         ...     softly.logic.Circuit.load(f"{folder}/a.safetensors")
-        Circuit(8 bits, 20 gates in 1 layers, 11 after simplification, k=2)
+        Circuit(8 bits, 20 gates in 1 layers, ... after simplification, k=2)
     """
     tensors: dict[str, np.ndarray] = {}
     described = {**circuit, "layers": [], "columns": list(circuit["columns"]), "classes": list(circuit["classes"])}
@@ -55,13 +56,14 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
     metadata = {"format": _FORMAT, "version": _VERSION, "circuit": json.dumps(described)}
     data = safetensors.numpy.save(tensors, metadata)
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    # Not by `tempfile`, whose files nobody else may read.
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -69,6 +71,7 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
     """The arguments of the `Circuit` in a file, checked as far as it takes to read them safely.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.NamedTemporaryFile() as file:
         ...     softly.logic.Circuit.load(file.name)
         Traceback (most recent call last):
@@ -88,12 +91,12 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
             if len(packed) != (width + 1) // 2:
                 raise file.error(f"{where} has {width} gates, but {len(packed)} bytes of them.")
             gates = np.stack((packed & 15, packed >> 4), -1).reshape(-1)[:width]
+            if below > max(_MOST_INPUTS, 2 * width):
+                raise file.error(f"{where} has {below} inputs for {width} gates, more than it could use.")
             if "wiring" not in layer:
                 wires = file.array(f"wires.{number}", np.int32, 2)
                 layers.append(Layer(gates, wires))
             else:
-                if below > max(_MOST_INPUTS, 2 * width):
-                    raise file.error(f"{where} has {below} inputs for {width} gates, more than it could use.")
                 seeded = file.part(layer, "wiring", str), file.whole(layer, "seed", 0)
                 try:
                     wires = wirings.wires(seeded[0], below, width, seeded[1]).numpy()
@@ -172,9 +175,13 @@ class _Reader:
 
     def number(self, described: dict[str, Any], key: str) -> float:
         value = described.get(key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        try:
+            number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+        except (TypeError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
             raise self.error(f"{key!r} must be a finite number, got {str(value)[:40]}.")
-        return float(value)
+        return number
 
     def names(self, described: dict[str, Any], key: str) -> list[str]:
         value = self.part(described, key, list)

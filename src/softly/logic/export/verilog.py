@@ -1,0 +1,164 @@
+"""Circuits as Verilog-2001: the gates, and the adders and comparators that make classes of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from softly.logic.export._source import Source, describe, identifier, legend, score
+from softly.logic.netlist import XOR
+
+__all__ = ["to_verilog"]
+
+
+def to_verilog(circuit: Source, pipeline: int = 0, name: str = "circuit") -> str:
+    """Two modules: the gates, and around them the counts of all groups and the class with the largest.
+
+    It is `softly.logic.Circuit.to_verilog`; counts are those of `softly.logic.Circuit.counts` for every input, after
+    ``LATENCY`` clocks.
+
+    Example:
+        >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
+        >>> source = softly.logic.export.to_verilog(circuit, pipeline=1)
+        >>> "localparam LATENCY = 7;" in source  # two levels of gates, four of adders, one comparison
+        True
+    """
+    function = "softly.logic.Circuit.to_verilog"
+    identifier(name, function)
+    if isinstance(pipeline, bool) or not isinstance(pipeline, int) or pipeline < 0:
+        raise ValueError(f"{function}: pipeline must be a whole number from 0, got {pipeline!r}.")
+    gates, stages = _gates(circuit, pipeline, f"{name}_gates")
+    return _head(circuit, pipeline) + _top(circuit, pipeline, name, stages) + "\n" + gates
+
+
+def _head(circuit: Source, pipeline: int) -> str:
+    lines = [
+        f"A circuit of logic gates: {describe(circuit)}.",
+        *legend(circuit),
+        f"Score of a count: {score(circuit)}.",
+    ]
+    if pipeline:
+        lines += [
+            f"Registers after every {pipeline} levels of gates, and after every level of adders and comparisons: what",
+            "enters at one clock leaves LATENCY clocks later, and a new example can enter at every clock.",
+        ]
+    else:
+        lines += ["Combinational: LATENCY is 0."]
+    return "".join(f"// {line}\n" for line in lines) + "\n"
+
+
+class _Module:
+    """Lines of a module, and the registers of its one clocked block."""
+
+    def __init__(self, clocked: bool) -> None:
+        self.clocked = clocked
+        self.lines: list[str] = []
+        self.clocks: list[str] = []
+
+    def register(self, name: str, value: str, width: int = 1) -> str:
+        """A value one clock later; the name by which it goes then."""
+        self.lines.append(f"  reg {_range(width)}{name};")
+        self.clocks.append(f"    {name} <= {value};")
+        return name
+
+    def wire(self, name: str, value: str, width: int = 1) -> str:
+        self.lines.append(f"  wire {_range(width)}{name} = {value};")
+        return name
+
+    def step(self, name: str, value: str, width: int = 1) -> str:
+        """A value of an operator, after its register where there are any."""
+        return self.register(name, value, width) if self.clocked else self.wire(name, value, width)
+
+    def source(self, name: str, ports: list[str]) -> str:
+        ports = ["input wire clk", *ports] if self.clocked else ports
+        block = ["  always @(posedge clk) begin", *self.clocks, "  end"] if self.clocks else []
+        head = f"module {name} (\n" + ",\n".join(f"  {port}" for port in ports) + "\n);"
+        return "\n".join([head, *self.lines, *block, "endmodule", ""])
+
+
+def _gates(circuit: Source, pipeline: int, name: str) -> tuple[str, int]:
+    """The module of the gates, and how many clocks it takes."""
+    netlist, module = circuit.netlist, _Module(pipeline > 0)
+    stages = -(-netlist.depth // pipeline) if pipeline else 0
+    # A value is made in a stage, and goes through a register to each one after it that uses it.
+    stage = [0] * (netlist.num_inputs + 1)
+    stage += ((netlist.levels - 1) // pipeline if pipeline else netlist.levels * 0).tolist()
+    delays: defaultdict[int, int] = defaultdict(int)
+
+    def signal(literal: int, at: int) -> str:
+        node = literal >> 1
+        if node == 0:
+            return f"1'b{literal & 1}"
+        text = f"x[{node - 1}]" if node <= netlist.num_inputs else f"n{node}"
+        for delay in range(1, at - stage[node] + 1):
+            later = f"n{node}_{delay}"
+            if delay > delays[node]:
+                module.register(later, text)
+                delays[node] = delay
+            text = later
+        return f"~{text}" if literal & 1 else text
+
+    for node, kind, a, b in netlist.gates():
+        at = stage[node]
+        module.wire(f"n{node}", f"{signal(a, at)} {'^' if kind == XOR else '&'} {signal(b, at)}")
+    outputs = netlist.outputs.tolist()
+    module.lines += [f"  assign y[{i}] = {signal(literal, stages)};" for i, literal in enumerate(outputs)]
+    ports = [f"input wire {_range(netlist.num_inputs, True)}x", f"output wire {_range(len(outputs), True)}y"]
+    return module.source(name, ports), stages
+
+
+def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
+    """The module of the adders, one tree a group, and of the tree of comparisons."""
+    module = _Module(pipeline > 0)
+    outputs, k = len(circuit.netlist.outputs), circuit.k
+    size = outputs // k
+    width, index_width = size.bit_length(), max(1, (k - 1).bit_length())
+    clock = ".clk(clk), " if pipeline else ""
+    body = [f"  wire {_range(outputs, True)}y;", f"  {name}_gates gates ({clock}.x(x), .y(y));"]
+
+    counts, latency = [], stages
+    for group in range(k):
+        values, level = [f"y[{group * size + i}]" for i in range(size)], 0
+        while len(values) > 1:
+            level += 1
+            bits = min(level + 1, width)
+            pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
+            # A value without a partner is added to nothing, which keeps all of a level in step.
+            values = [module.step(f"s{group}_{level}_{i}", " + ".join(pair), bits) for i, pair in enumerate(pairs)]
+        counts.append(values[0])
+    latency += (size - 1).bit_length() if pipeline else 0
+
+    best = [(count, f"{index_width}'d{group}") for group, count in enumerate(counts)]
+    level = 0
+    while len(best) > 1:
+        level += 1
+        winners = []
+        for i in range(0, len(best), 2):
+            (a, first), (b, second) = best[i], best[min(i + 1, len(best) - 1)]
+            chosen = a if i + 1 == len(best) else f"{a} >= {b} ? {a} : {b}"
+            index = first if i + 1 == len(best) else f"{a} >= {b} ? {first} : {second}"
+            winners.append(
+                (
+                    module.step(f"m{level}_{i // 2}", chosen, width),
+                    module.step(f"i{level}_{i // 2}", index, index_width),
+                )
+            )
+        best = winners
+        if pipeline:
+            latency += 1
+            counts = [module.register(f"c{group}_{level}", count, width) for group, count in enumerate(counts)]
+    module.lines = [f"  localparam LATENCY = {latency};", *body, *module.lines]
+    module.lines += [f"  assign counts[{group * width} +: {width}] = {count};" for group, count in enumerate(counts)]
+    module.lines += [f"  assign index = {best[0][1]};"]
+    ports = [
+        f"input wire {_range(circuit.netlist.num_inputs, True)}x",
+        f"output wire {_range(k * width, True)}counts",
+        f"output wire {_range(index_width, True)}index",
+    ]
+    return f"// Group j is counts[{width} * j +: {width}]; of groups with the same count, index is the lowest.\n" + (
+        module.source(name, ports)
+    )
+
+
+def _range(width: int, always: bool = False) -> str:
+    """What declares so many bits; ports are vectors even of one."""
+    return f"[{width - 1}:0] " if always or width > 1 else ""

@@ -66,13 +66,15 @@ inline Bytes collect(const uint8_t* x, int64_t stride, int64_t rows, Bytes least
     if constexpr (whole) {
 #pragma GCC unroll 8
         for (int row = 0; row < 8; ++row) {
-            collected |= (Bytes)(load<Bytes>(x + row * stride) >= least) & static_cast<uint8_t>(1 << row);
+            const uint8_t bit = static_cast<uint8_t>(1 << row);
+            collected |= (Bytes)(load<Bytes>(x + row * stride) >= least) & bit;
         }
     } else {
         for (int64_t row = 0; row < rows; ++row) {
             Bytes values{};
             std::memcpy(&values, x + row * stride, count);
-            collected |= (Bytes)(values >= least) & static_cast<uint8_t>(1 << row);
+            const uint8_t bit = static_cast<uint8_t>(1 << row);
+            collected |= (Bytes)(values >= least) & bit;
         }
     }
     return collected;

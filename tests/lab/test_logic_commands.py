@@ -5,6 +5,8 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,13 @@ from softly_lab.data import files
 
 HOSTILE = ['a"b', "*/ int x; /*", "`define\n$finish", "[red]größe[/red]", "\x1b[31m; rm -rf", "'''", "%s {0} ${name}"]
 SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--learning-rate", "0.1", "--bits", "8")
+
+
+def needs(tool):
+    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}: scripts/debian-packages installs it")
+
+
+GCC, ICARUS = needs("gcc"), needs("iverilog")
 
 
 @pytest.fixture
@@ -84,34 +93,53 @@ endmodule
     return np.array(printed.split(), dtype=int)
 
 
-@pytest.mark.parametrize(("name", "least"), [("iris", 0.85), ("wine", 0.85), ("breast_cancer", 0.9)])
-def test_from_a_csv_to_a_circuit_to_source(name, least, done, tmp_path):
-    data = from_sklearn(tmp_path, name)
-    printed = done("train", data, "--target", "kind", "--out", "m.safetensors", *SMALL)
+@pytest.fixture(scope="module", params=["iris", "wine", "breast_cancer"])
+def trained(request, tmp_path_factory):
+    """The folder of a circuit, what was printed when it was trained, the circuit, and the table."""
+    folder = tmp_path_factory.mktemp(request.param)
+    data, model = from_sklearn(folder, request.param), folder / "model.safetensors"
+    arguments = ["logic", "train", str(data), "--target", "kind", "--out", str(model), *SMALL]
+    result = CliRunner().invoke(commands, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return folder, result.stdout, Circuit.load(model), files.read(data, "kind")
+
+
+def test_the_accuracy_that_is_printed(trained):
+    _, printed, circuit, table = trained
     accuracy = float(re.search(r"held-out rows: ([\d.]+) %", printed)[1])
-    circuit, table = Circuit.load(tmp_path / "m.safetensors"), files.read(data, "kind")
-
-    # The numbers that were printed are those of the file, on the rows that were held out.
+    assert accuracy >= 85
+    # It is that of the circuit in the file, on rows that were held out.
     _, held = circuits.split(table, 0.2, 0)
-    predicted = circuit.predict(table.rows)
-    assert accuracy == pytest.approx(100 * (predicted == table.target)[held].mean(), abs=0.05)
-    assert accuracy >= 100 * least
+    assert accuracy == pytest.approx(100 * (circuit.predict(table.rows) == table.target)[held].mean(), abs=0.05)
 
-    inspected = done("inspect", "m.safetensors")
-    assert "classes: " + ", ".join(table.classes) in inspected
+
+def test_inspect(trained, done):
+    folder, _, circuit, table = trained
+    inspected = done("inspect", folder / "model.safetensors")
     assert str(circuit.summary()) in inspected
-    assert table.columns[0] in inspected
+    assert "columns: " + ", ".join(table.columns) in inspected
+    assert "classes: " + ", ".join(table.classes) in inspected
 
+
+def test_numpy_predicts_the_same(trained, done):
+    folder, _, circuit, table = trained
     names = {}
-    exec(done("export", "m.safetensors", "--to", "numpy"), names)
-    np.testing.assert_array_equal(names["predict"](table.rows), predicted)
-    if shutil.which("gcc"):
-        source = done("export", "m.safetensors", "--to", "c")
-        np.testing.assert_array_equal(classes_in_c(source, table.rows, tmp_path), predicted)
-    if shutil.which("iverilog"):
-        done("export", "m.safetensors", "--to", "verilog", "--out", "m.v")
-        bits = circuit.comparisons(table.rows)
-        np.testing.assert_array_equal(simulated(circuit, (tmp_path / "m.v").read_text(), bits, tmp_path), predicted)
+    exec(done("export", folder / "model.safetensors", "--to", "numpy"), names)
+    np.testing.assert_array_equal(names["predict"](table.rows), circuit.predict(table.rows))
+
+
+@GCC
+def test_c_predicts_the_same(trained, done, tmp_path):
+    folder, _, circuit, table = trained
+    source = done("export", folder / "model.safetensors", "--to", "c")
+    np.testing.assert_array_equal(classes_in_c(source, table.rows, tmp_path), circuit.predict(table.rows))
+
+
+@ICARUS
+def test_verilog_predicts_the_same(trained, done, tmp_path):
+    folder, _, circuit, table = trained
+    source, bits = done("export", folder / "model.safetensors", "--to", "verilog"), circuit.comparisons(table.rows)
+    np.testing.assert_array_equal(simulated(circuit, source, bits, tmp_path), circuit.predict(table.rows))
 
 
 def test_exports_that_are_printed_or_written(done, tmp_path):
@@ -154,15 +182,27 @@ def test_hostile_names_texts_and_missing_values(hostile, done, tmp_path):
     assert "\x1b" not in printed + inspected
     assert r"\x1b[31m" in inspected
     assert "[red]größe[/red]" in inspected
-    if shutil.which("gcc"):
-        source = done("export", "model.safetensors", "--to", "c")
-        np.testing.assert_array_equal(classes_in_c(source, table.rows, tmp_path), predicted)
-    if shutil.which("iverilog"):
-        source, bits = (
-            done("export", "model.safetensors", "--to", "verilog"),
-            circuit.comparisons(table.rows),
-        )
-        np.testing.assert_array_equal(simulated(circuit, source, bits, tmp_path), predicted)
+
+
+@GCC
+@ICARUS
+def test_hostile_names_in_source(hostile, done, tmp_path):
+    done("train", hostile, "--target", HOSTILE[6], *SMALL, "--epochs", "2")
+    table, circuit = files.read(hostile, HOSTILE[6]), Circuit.load("model.safetensors")
+    predicted, bits = circuit.predict(table.rows), circuit.comparisons(table.rows)
+    c, verilog = (done("export", "model.safetensors", "--to", form) for form in ("c", "verilog"))
+    np.testing.assert_array_equal(classes_in_c(c, table.rows, tmp_path), predicted)
+    np.testing.assert_array_equal(simulated(circuit, verilog, bits, tmp_path), predicted)
+
+
+def test_the_installed_command(tmp_path):
+    command = [Path(sys.executable).with_name("softly"), "logic", "train", from_sklearn(tmp_path, "iris")]
+    result = subprocess.run(
+        [*command, "--target", "kind", "--epochs", "1", "--width", "30"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "150 rows of 4 columns, 3 classes" in result.stdout
+    assert Circuit.load(tmp_path / "model.safetensors").classes == ("setosa", "versicolor", "virginica")
 
 
 def test_numbers_to_predict(done, tmp_path):

@@ -37,9 +37,10 @@ def _head(circuit: Source, pipeline: int) -> str:
         f"Score of a count: {score(circuit)}.",
     ]
     if pipeline:
+        every = "every level" if pipeline == 1 else f"{pipeline} levels"
         lines += [
-            f"Registers after every {pipeline} levels of gates, and after every level of adders and comparisons: what",
-            "enters at one clock leaves LATENCY clocks later, and a new example can enter at every clock.",
+            f"Registers after {every} of gates, and every level of adders and comparisons:",
+            "what enters at one clock leaves LATENCY clocks later, and a new example can enter at every clock.",
         ]
     else:
         lines += ["Combinational: LATENCY is 0."]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import softly
+from softly_lab.logic_commands import logic
 
 commands = typer.Typer(
     help=softly.__doc__,
@@ -14,6 +15,7 @@ commands = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+commands.add_typer(logic, name="logic")
 
 
 def _version(wanted: bool) -> None:

@@ -20,7 +20,7 @@ from softly.logic.netlist import Layer
 
 __all__ = ["load", "save"]
 
-_FORMAT, _VERSION = "softly.circuit", "1"
+_FORMAT, _VERSION = "softly.circuit", 1
 # A wiring is drawn from its seed, and a netlist begins with its inputs: as many as the file says. No network is refused
 # that has a use for them, since a layer sees at most twice as many inputs as it has gates.
 _MOST_INPUTS = 1 << 20
@@ -38,7 +38,7 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
         Circuit(8 bits, 20 gates in 1 layers, ... after simplification, k=2)
     """
     tensors: dict[str, np.ndarray] = {}
-    described = {**circuit, "layers": [], "columns": list(circuit["columns"]), "classes": list(circuit["classes"])}
+    described = {"format": _FORMAT, "version": _VERSION, **circuit, "layers": []}
     for number, layer in enumerate(circuit["layers"]):
         gates = np.append(layer.gates, 0) if len(layer.gates) % 2 else layer.gates
         tensors[f"gates.{number}"] = (gates[::2] | gates[1::2] << 4).astype(np.uint8)
@@ -53,8 +53,8 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
         tensors["comparisons.columns"] = comparisons.columns.astype(np.int32)
         tensors["comparisons.thresholds"] = comparisons.thresholds.astype(np.float64)
         tensors["comparisons.kinds"] = comparisons.kinds.astype(np.uint8)
-    metadata = {"format": _FORMAT, "version": _VERSION, "circuit": json.dumps(described)}
-    data = safetensors.numpy.save(tensors, metadata)
+    # In one entry, since safetensors writes several in any order: the same circuit gives the same bytes.
+    data = safetensors.numpy.save(tensors, {"circuit": json.dumps(described)})
     target = Path(path)
     # Not by `tempfile`, whose files nobody else may read.
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -148,17 +148,19 @@ class _Reader:
         return ValueError(f"softly.logic.Circuit.load: {self.path}: {reason}")
 
     def description(self) -> dict[str, Any]:
-        metadata = self._file.metadata() or {}
-        if metadata.get("format") != _FORMAT:
-            raise self.error(f"its format is {metadata.get('format')!r}, not {_FORMAT!r}.")
-        if metadata.get("version") != _VERSION:
-            raise self.error(f"its version is {metadata.get('version')!r}; this softly reads {_VERSION}.")
+        text = (self._file.metadata() or {}).get("circuit")
+        if text is None:
+            raise self.error("it is no circuit, but another safetensors file.")
         try:
-            described = json.loads(metadata.get("circuit", ""))
+            described = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise self.error(f"its description can't be read: {error}.") from None
         if not isinstance(described, dict):
             raise self.error("its description is not an object.")
+        if described.get("format") != _FORMAT:
+            raise self.error(f"its format is {repr(described.get('format'))[:40]}, not {_FORMAT!r}.")
+        if described.get("version") != _VERSION:
+            raise self.error(f"its version is {repr(described.get('version'))[:40]}; this softly reads {_VERSION}.")
         return described
 
     def part(self, described: dict[str, Any], key: str, kind: type) -> Any:

@@ -17,7 +17,7 @@ from softly.logic.export._source import Source, describe, identifier, legend, sc
 
 __all__ = ["to_c"]
 
-_LONGEST_STRING = 1000  # bytes of a name: C99 promises strings of 4095
+_LONGEST_STRING = 1000  # characters of a name, of four bytes at most: C99 promises strings of 4095 bytes
 
 _FILE = Template("""\
 /*
@@ -280,5 +280,5 @@ def _scores(circuit: Source, size: int) -> list[float]:
 
 def _string(text: str) -> str:
     """A literal that has nothing in it but letters, digits and escapes of three digits."""
-    data = text.encode("utf-8", "replace")[:_LONGEST_STRING]
+    data = text[:_LONGEST_STRING].encode("utf-8", "replace")
     return '"' + "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:03o}" for byte in data) + '"'

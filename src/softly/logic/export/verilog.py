@@ -37,9 +37,10 @@ def _head(circuit: Source, pipeline: int) -> str:
         f"Score of a count: {score(circuit)}.",
     ]
     if pipeline:
+        every = "every level" if pipeline == 1 else f"{pipeline} levels"
         lines += [
-            f"Registers after every {pipeline} levels of gates, and after every level of adders and comparisons: what",
-            "enters at one clock leaves LATENCY clocks later, and a new example can enter at every clock.",
+            f"Registers after {every} of gates, and every level of adders and comparisons:",
+            "what enters at one clock leaves LATENCY clocks later, and a new example can enter at every clock.",
         ]
     else:
         lines += ["Combinational: LATENCY is 0."]
@@ -115,9 +116,10 @@ def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
     clock = ".clk(clk), " if pipeline else ""
     body = [f"  wire {_range(outputs, True)}y;", f"  {name}_gates gates ({clock}.x(x), .y(y));"]
 
+    literals = circuit.netlist.outputs.reshape(k, -1).tolist()
     counts, latency = [], stages
     for group in range(k):
-        values, level = [f"y[{group * size + i}]" for i in range(size)], 0
+        values, level = [f"y[{group * size + i}]" for i in _paired(literals[group])], 0
         while len(values) > 1:
             level += 1
             bits = min(level + 1, width)
@@ -157,6 +159,15 @@ def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
     return f"// Group j is counts[{width} * j +: {width}]; of groups with the same count, index is the lowest.\n" + (
         module.source(name, ports)
     )
+
+
+def _paired(literals: list[int]) -> list[int]:
+    """An order in which equal outputs meet in the first adders, which synthesis then finds to be none."""
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, literal in enumerate(literals):
+        places[literal].append(place)
+    pairs = [place for equal in places.values() for place in equal[: len(equal) // 2 * 2]]
+    return pairs + [equal[-1] for equal in places.values() if len(equal) % 2]
 
 
 def _range(width: int, always: bool = False) -> str:

@@ -1,0 +1,172 @@
+"""From a table to a circuit: what `softly logic train` does."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from softly.logic import Circuit, LogicNetwork, Thermometer, discretize
+from softly.logic.training import evaluate, train_epoch
+from softly_lab.data.files import Table
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a network is built and trained.
+
+    Attributes:
+        layers, width: Layers of gates, and gates in each; the last layer is made a multiple of the number of classes.
+        bits: The most bits that a column of numbers becomes.
+        epochs: How often training goes through the rows; None as often as makes 1,500 steps, from 20 to 500 times.
+        batch_size, learning_rate: Of Adam.
+        held_out: Share of the rows that is kept from training, and measured on.
+        seed: Settles the split, the wires and the weights.
+    """
+
+    layers: int = 4
+    width: int = 1000
+    bits: int = 16
+    epochs: int | None = None
+    batch_size: int = 32
+    learning_rate: float = 0.02
+    held_out: float = 0.2
+    seed: int = 0
+
+    def epochs_for(self, rows: int) -> int:
+        """The number of epochs where so many rows are trained on."""
+        if self.epochs is not None:
+            return self.epochs
+        return min(max(20, -(-1500 // -(-rows // self.batch_size))), 500)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A circuit, and what it makes of rows that it was trained on and of rows that it was not.
+
+    Attributes:
+        circuit: Discretized; what is measured here is measured on it.
+        trained, held_out: Accuracy, or R² where numbers are predicted.
+        error: Mean absolute error of held-out rows where numbers are predicted.
+        always: Accuracy of always saying the most frequent class.
+        num_trained, num_held_out: Rows.
+        epoch: The epoch after which the discretized network had the smallest loss on the rows it was trained on.
+    """
+
+    circuit: Circuit
+    trained: float
+    held_out: float
+    error: float
+    always: float
+    num_trained: int
+    num_held_out: int
+    epoch: int
+
+
+def split(table: Table, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to hold out, of every class the same share."""
+    generator = np.random.default_rng(seed)
+    groups = table.target if table.classes else np.zeros(len(table.rows))
+    train, held = [], []
+    for group in np.unique(groups):
+        rows = generator.permutation(np.flatnonzero(groups == group))
+        count = min(round(share * len(rows)), len(rows) - 1)
+        held.append(rows[:count])
+        train.append(rows[count:])
+    return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))
+
+
+def train(table: Table, config: Config, report: Callable[[int, int, float], None] | None = None) -> Result:
+    """Train a network, and keep the discretized one that is best on the rows that it was trained on.
+
+    Held-out rows take no part in that choice, so that what is measured on them is what to expect of new rows.
+
+    Args:
+        table: Rows and what to learn from them.
+        config: How.
+        report: Called after every epoch with its number, that of all epochs, and the loss of the discretized network.
+    """
+    _check(config)
+    trained, held = split(table, config.held_out, config.seed)
+    if not len(held):
+        raise ValueError(f"{len(table.rows)} rows are too few to hold out {config.held_out:g} of them.")
+    x, numbers = torch.from_numpy(table.rows), torch.from_numpy(table.target)
+    encoding = Thermometer(config.bits).fit(x[trained])
+    if encoding.num_bits < 2:
+        raise ValueError(f"the columns become {encoding.num_bits} bits: too few to learn from.")
+    k = max(1, len(table.classes))
+    group = -(-config.width // k)
+    tau, beta, y, loss = _head(table, numbers, trained, group)
+    torch.manual_seed(config.seed)
+    network = LogicNetwork(
+        encoding.num_bits,
+        [config.width] * (config.layers - 1) + [group * k],
+        k,
+        tau=tau,
+        beta=beta,
+        seed=config.seed,
+        init="residual",
+    )
+    bits = encoding(x[trained])
+    optimizer = torch.optim.Adam(network.parameters(), config.learning_rate)
+    best, kept, kept_epoch = math.inf, network.state_dict(), 0
+    epochs = config.epochs_for(len(trained))
+    for epoch in range(1, epochs + 1):
+        train_epoch(network, optimizer, loss, bits, y[trained], batch_size=config.batch_size)
+        hard = loss(evaluate(network, bits), y[trained]).item()
+        if hard < best:
+            best, kept, kept_epoch = hard, deepcopy(network.state_dict()), epoch
+        if report is not None:
+            report(epoch, epochs, hard)
+    network.load_state_dict(kept)
+    network.encoding = encoding
+    circuit = discretize(network, columns=table.columns, classes=table.classes)
+    return _measured(circuit, table, trained, held, kept_epoch)
+
+
+def _check(config: Config) -> None:
+    for name in ("layers", "width", "bits", "epochs", "batch_size"):
+        if (value := getattr(config, name)) is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    if not 0 < config.held_out < 1:
+        raise ValueError(f"the share of held-out rows must be between 0 and 1, got {config.held_out:g}.")
+    if not 0 <= config.seed < 2**32:
+        raise ValueError(f"seed must be in [0, 2^32), got {config.seed}.")
+    if not (config.learning_rate > 0 and math.isfinite(config.learning_rate)):
+        raise ValueError(f"learning_rate must be positive, got {config.learning_rate:g}.")
+
+
+def _head(
+    table: Table, numbers: Tensor, trained: np.ndarray, group: int
+) -> tuple[float, float, Tensor, Callable[[Tensor, Tensor], Tensor]]:
+    """Temperature and offset of the scores, targets, and the loss."""
+    if table.classes:
+        return math.sqrt(group), 0.0, numbers.long(), nn.functional.cross_entropy
+    # Counts stand for the range of the numbers, and a little beyond.
+    known = numbers[trained].double()
+    low, high = known.min().item(), known.max().item()
+    spread = (high - low) or 1.0
+    scale = known.std(correction=0).item() or 1.0
+
+    def loss(scores: Tensor, wanted: Tensor) -> Tensor:
+        return ((scores.squeeze(-1) - wanted) / scale).square().mean()
+
+    return group / (1.1 * spread), low - 0.05 * spread, numbers.float(), loss
+
+
+def _measured(circuit: Circuit, table: Table, trained: np.ndarray, held: np.ndarray, epoch: int) -> Result:
+    wanted = table.target
+    if table.classes:
+        right = circuit.predict(table.rows) == wanted
+        scores = [right[part].mean() for part in (trained, held)]
+        always, error = (wanted[held] == np.bincount(wanted[trained]).argmax()).mean(), 0.0
+    else:
+        missed = circuit(table.rows)[:, 0] - wanted
+        scores = [1 - (missed[part] ** 2).mean() / (wanted[part].var() or 1.0) for part in (trained, held)]
+        always, error = 0.0, np.abs(missed[held]).mean()
+    return Result(
+        circuit, float(scores[0]), float(scores[1]), float(error), float(always), len(trained), len(held), epoch
+    )

@@ -1,0 +1,160 @@
+"""`softly logic`: from a table to a circuit, and from a circuit to source code."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from softly.logic import Circuit
+
+logic = typer.Typer(help="Train, look at and export circuits of logic gates.", no_args_is_help=True)
+
+
+class Task(StrEnum):
+    auto = "auto"
+    classes = "classes"
+    numbers = "numbers"
+
+
+class Form(StrEnum):
+    c = "c"
+    verilog = "verilog"
+    blif = "blif"
+    aiger = "aiger"
+    numpy = "numpy"
+
+
+Model = Annotated[Path, typer.Argument(help="A circuit that `softly logic train` or Circuit.save wrote.")]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What is wrong with a user's file is said in one line."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        typer.echo(f"softly: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _shown(name: str) -> str:
+    """A name from a file, without anything that a terminal would obey."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+
+
+@logic.command()
+def train(
+    data: Annotated[Path, typer.Argument(help="A csv file with a header, or a npz file.")],
+    target: Annotated[str, typer.Option(help="The column to learn.")],
+    out: Annotated[Path, typer.Option(help="The file that the circuit is written to.")] = Path("model.safetensors"),
+    layers: Annotated[int, typer.Option(help="Layers of gates.")] = 4,
+    width: Annotated[int, typer.Option(help="Gates of a layer.")] = 1000,
+    bits: Annotated[int, typer.Option(help="The most bits that a column of numbers becomes.")] = 16,
+    epochs: Annotated[
+        int | None, typer.Option(help="How often training goes through the rows.", show_default="by their number")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 0.02,
+    held_out: Annotated[float, typer.Option(help="Share of the rows that is kept from training.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Settles the split, the wires and the weights.")] = 0,
+    task: Annotated[Task, typer.Option(help="Whether the target is a class or a number.")] = Task.auto,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; can be given again.")] = None,
+) -> None:
+    """Learn a column of a table, and write the discretized network to a file.
+
+    Texts become a bit each, numbers a ladder of thresholds, and missing values zeros.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from softly_lab import circuits
+    from softly_lab.data import files
+
+    with _explained():
+        if not out.parent.is_dir():
+            raise ValueError(f"there is no folder {out.parent} to write {out.name} to.")
+        table = files.read(data, target, drop=drop or (), task=task.value)
+        config = circuits.Config(layers, width, bits, epochs, batch_size, learning_rate, held_out, seed)
+        kinds = f"{len(table.classes)} classes" if table.classes else "numbers to predict"
+        left_out = f"; {table.skipped} left out, without {target!r}" if table.skipped else ""
+        typer.echo(f"{len(table.rows)} rows of {len(table.columns)} columns, {kinds}{left_out}")
+        columns = (
+            *(TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()),
+            TextColumn("loss of the discretized network {task.fields[loss]:.4f}"),
+        )
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
+            bar = display.add_task("", total=epochs, loss=float("nan"))
+            result = circuits.train(
+                table, config, lambda done, total, loss: display.update(bar, completed=done, total=total, loss=loss)
+            )
+        result.circuit.save(out)
+    if table.classes:
+        typer.echo(f"accuracy on {result.num_trained} rows of training: {100 * result.trained:.1f} %")
+        typer.echo(
+            f"accuracy on {result.num_held_out} held-out rows: {100 * result.held_out:.1f} % "
+            f"(always the most frequent class: {100 * result.always:.1f} %)"
+        )
+    else:
+        typer.echo(f"R² on {result.num_trained} rows of training: {result.trained:.3f}")
+        typer.echo(f"R² on {result.num_held_out} held-out rows: {result.held_out:.3f}, mean error {result.error:.4g}")
+    typer.echo(f"both of the discretized network, as it was after epoch {result.epoch}")
+    typer.echo(f"{result.circuit!r}\n{out}")
+
+
+@logic.command()
+def inspect(model: Model) -> None:
+    """Show what a circuit consists of: its gates, columns and classes."""
+    circuit = _load(model)
+    typer.echo(f"{circuit.summary()}\n")
+    if circuit.comparisons is not None:
+        typer.echo(f"{circuit.num_inputs} comparisons of {circuit.num_columns} columns with numbers give the bits.")
+    formula = f"count / {circuit.tau:g}" + (f" + {circuit.beta:g}" if circuit.beta else "")
+    typer.echo(f"score = {f'logit({formula})' if circuit.logit_size else formula}")
+    for names, what in ((circuit.columns, "columns"), (circuit.classes, "classes")):
+        if names:
+            more = f" and {len(names) - 50} more" if len(names) > 50 else ""
+            typer.echo(f"{what}: " + ", ".join(_shown(name[:80]) for name in names[:50]) + more)
+
+
+@logic.command()
+def export(
+    model: Model,
+    to: Annotated[Form, typer.Option(help="The language.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; without it the source is printed.")] = None,
+    pipeline: Annotated[
+        int, typer.Option(help="Verilog: registers after every so many levels of gates; 0 for none.")
+    ] = 0,
+    name: Annotated[str, typer.Option(help="C, Verilog, BLIF: the name that others begin with.")] = "circuit",
+) -> None:
+    """Write a circuit as source code that needs nothing of softly."""
+    circuit = _load(model)
+    with _explained():
+        if pipeline and to is not Form.verilog:
+            raise ValueError(f"--pipeline is for Verilog, not for {to.value}.")
+        if name != "circuit" and to in (Form.aiger, Form.numpy):
+            raise ValueError(f"--name is for C, Verilog and BLIF, not for {to.value}.")
+        if to is Form.c:
+            source = circuit.to_c(name)
+        elif to is Form.verilog:
+            source = circuit.to_verilog(pipeline, name)
+        elif to is Form.blif:
+            source = circuit.to_blif(name)
+        else:
+            source = circuit.to_aiger() if to is Form.aiger else circuit.to_numpy()
+        if out is None:
+            sys.stdout.write(source)
+        else:
+            out.write_text(source, encoding="ascii", newline="\n")
+
+
+def _load(model: Path) -> "Circuit":
+    from softly.logic import Circuit
+
+    with _explained():
+        return Circuit.load(model)

@@ -1,0 +1,353 @@
+"""`softly logic`, as a user runs it: from a file to a circuit to source code."""
+
+import csv
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import datasets
+from typer.testing import CliRunner
+
+from softly.logic import Circuit
+from softly_lab import circuits
+from softly_lab.commands import commands
+from softly_lab.data import files
+
+HOSTILE = ['a"b', "*/ int x; /*", "`define\n$finish", "[red]größe[/red]", "\x1b[31m; rm -rf", "'''", "%s {0} ${name}"]
+SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--learning-rate", "0.1", "--bits", "8")
+
+
+def needs(tool):
+    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}: scripts/debian-packages installs it")
+
+
+GCC, ICARUS = needs("gcc"), needs("iverilog")
+
+
+@pytest.fixture
+def softly(tmp_path, monkeypatch):
+    """Runs `softly logic` with these arguments, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(commands, ["logic", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def done(softly):
+    """The same where nothing may go wrong; what is printed."""
+
+    def run(*arguments):
+        result = softly(*arguments)
+        assert result.exit_code == 0, result.stderr[-2000:]
+        return result.stdout
+
+    return run
+
+
+def written(path, header, rows, **options):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, **options)
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+def from_sklearn(path, name):
+    data = getattr(datasets, f"load_{name}")()
+    rows = [[*row, data.target_names[y]] for row, y in zip(data.data.tolist(), data.target, strict=True)]
+    return written(path / f"{name}.csv", [*data.feature_names, "kind"], rows)
+
+
+def classes_in_c(source, rows, folder):
+    (folder / "c").mkdir(exist_ok=True)
+    (folder / "c" / "model.c").write_text(source, encoding="ascii")
+    options = ("-Os", "-Wall", "-Wextra", "-Werror", "-std=c99", "-pedantic", "-shared", "-fPIC")
+    subprocess.run(["gcc", *options, "-o", "model.so", "model.c"], check=True, cwd=folder / "c")
+    library = ctypes.CDLL(str(folder / "c" / "model.so"))
+    rows = np.ascontiguousarray(rows)
+    return np.array([library.circuit_predict_row(row.ctypes.data_as(ctypes.c_void_p)) for row in rows])
+
+
+def simulated(circuit, source, bits, folder):
+    (folder / "model.v").write_text(source, encoding="ascii")
+    rows = "\n".join(
+        f'    x = {circuit.num_inputs}\'b{"".join(map(str, row[::-1].tolist()))}; #1 $display("%d", index);'
+        for row in bits.astype(int)
+    )
+    (folder / "test.v").write_text(f"""
+module test;
+  reg [{circuit.num_inputs - 1}:0] x;
+  wire [{max(1, (circuit.k - 1).bit_length()) - 1}:0] index;
+  circuit dut (.x(x), .index(index));
+  initial begin
+{rows}
+  end
+endmodule
+""")
+    subprocess.run(["iverilog", "-g2001", "-o", "test", "test.v", "model.v"], check=True, cwd=folder)
+    printed = subprocess.run(["vvp", "-n", "test"], check=True, cwd=folder, capture_output=True, text=True).stdout
+    return np.array(printed.split(), dtype=int)
+
+
+@pytest.fixture(scope="module", params=["iris", "wine", "breast_cancer"])
+def trained(request, tmp_path_factory):
+    """The folder of a circuit, what was printed when it was trained, the circuit, and the table."""
+    folder = tmp_path_factory.mktemp(request.param)
+    data, model = from_sklearn(folder, request.param), folder / "model.safetensors"
+    arguments = ["logic", "train", str(data), "--target", "kind", "--out", str(model), *SMALL]
+    result = CliRunner().invoke(commands, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return folder, result.stdout, Circuit.load(model), files.read(data, "kind")
+
+
+def test_the_accuracy_that_is_printed(trained):
+    _, printed, circuit, table = trained
+    accuracy = float(re.search(r"held-out rows: ([\d.]+) %", printed)[1])
+    assert accuracy >= 85
+    # It is that of the circuit in the file, on rows that were held out.
+    _, held = circuits.split(table, 0.2, 0)
+    assert accuracy == pytest.approx(100 * (circuit.predict(table.rows) == table.target)[held].mean(), abs=0.05)
+
+
+def test_inspect(trained, done):
+    folder, _, circuit, table = trained
+    inspected = done("inspect", folder / "model.safetensors")
+    assert str(circuit.summary()) in inspected
+    assert "columns: " + ", ".join(table.columns) in inspected
+    assert "classes: " + ", ".join(table.classes) in inspected
+
+
+def test_numpy_predicts_the_same(trained, done):
+    folder, _, circuit, table = trained
+    names = {}
+    exec(done("export", folder / "model.safetensors", "--to", "numpy"), names)
+    np.testing.assert_array_equal(names["predict"](table.rows), circuit.predict(table.rows))
+
+
+@GCC
+def test_c_predicts_the_same(trained, done, tmp_path):
+    folder, _, circuit, table = trained
+    source = done("export", folder / "model.safetensors", "--to", "c")
+    np.testing.assert_array_equal(classes_in_c(source, table.rows, tmp_path), circuit.predict(table.rows))
+
+
+@ICARUS
+def test_verilog_predicts_the_same(trained, done, tmp_path):
+    folder, _, circuit, table = trained
+    source, bits = done("export", folder / "model.safetensors", "--to", "verilog"), circuit.comparisons(table.rows)
+    np.testing.assert_array_equal(simulated(circuit, source, bits, tmp_path), circuit.predict(table.rows))
+
+
+def test_exports_that_are_printed_or_written(done, tmp_path):
+    data = from_sklearn(tmp_path, "iris")
+    done("train", data, "--target", "kind", "--epochs", "1", "--width", "30")
+    circuit, model = Circuit.load(tmp_path / "model.safetensors"), "model.safetensors"
+    for form, source in (("blif", circuit.to_blif()), ("aiger", circuit.to_aiger()), ("numpy", circuit.to_numpy())):
+        assert done("export", model, "--to", form) == source
+    pipelined = done("export", model, "--to", "verilog", "--pipeline", "2", "--name", "iris")
+    assert pipelined == circuit.to_verilog(2, "iris")
+    assert done("export", model, "--to", "c", "--out", "a.c") == ""
+    assert (tmp_path / "a.c").read_text() == circuit.to_c()
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Names of columns and classes that end comments, strings and lines; texts, and values that are missing."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for _ in range(120):
+        a, b = generator.normal(size=2).round(2)
+        text = str(generator.choice(HOSTILE[:3]))
+        label = HOSTILE[3 + (a > 0) + (text == HOSTILE[0])]
+        rows.append([a if generator.random() < 0.9 else "", b if generator.random() < 0.9 else "?", text, label])
+    rows[3][3] = ""
+    return written(tmp_path / "hostile.csv", [HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[6]], rows)
+
+
+def test_hostile_names_texts_and_missing_values(hostile, done, tmp_path):
+    printed = done("train", hostile, "--target", HOSTILE[6], *SMALL)
+    assert "119 rows of 5 columns, 3 classes; 1 left out" in printed
+    table, circuit = files.read(hostile, HOSTILE[6]), Circuit.load(tmp_path / "model.safetensors")
+    assert circuit.columns == (*HOSTILE[:2], *(f"{HOSTILE[2]}={kind}" for kind in sorted(HOSTILE[:3])))
+    assert circuit.classes == tuple(sorted(HOSTILE[3:6]))
+    assert np.isnan(table.rows[:, :2]).any()
+    predicted = circuit.predict(table.rows)
+    assert (predicted == table.target).mean() > 0.8
+
+    inspected = done("inspect", "model.safetensors")
+    assert "\x1b" not in printed + inspected
+    assert r"\x1b[31m" in inspected
+    assert "[red]größe[/red]" in inspected
+
+
+@GCC
+@ICARUS
+def test_hostile_names_in_source(hostile, done, tmp_path):
+    done("train", hostile, "--target", HOSTILE[6], *SMALL, "--epochs", "2")
+    table, circuit = files.read(hostile, HOSTILE[6]), Circuit.load("model.safetensors")
+    predicted, bits = circuit.predict(table.rows), circuit.comparisons(table.rows)
+    c, verilog = (done("export", "model.safetensors", "--to", form) for form in ("c", "verilog"))
+    np.testing.assert_array_equal(classes_in_c(c, table.rows, tmp_path), predicted)
+    np.testing.assert_array_equal(simulated(circuit, verilog, bits, tmp_path), predicted)
+
+
+def test_the_installed_command(tmp_path):
+    command = [Path(sys.executable).with_name("softly"), "logic", "train", from_sklearn(tmp_path, "iris")]
+    result = subprocess.run(
+        [*command, "--target", "kind", "--epochs", "1", "--width", "30"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "150 rows of 4 columns, 3 classes" in result.stdout
+    assert Circuit.load(tmp_path / "model.safetensors").classes == ("setosa", "versicolor", "virginica")
+
+
+def test_numbers_to_predict(done, tmp_path):
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (200, 3))
+    data = written(
+        tmp_path / "a.csv", ["a", "b", "c", "y"], np.column_stack((x, 100 + 20 * x[:, 0] - 9 * x[:, 1])).tolist()
+    )
+    printed = done("train", data, "--target", "y", *SMALL)
+    assert float(re.search(r"held-out rows: ([\d.]+), mean error", printed)[1]) > 0.7
+    circuit, table = Circuit.load(tmp_path / "model.safetensors"), files.read(data, "y")
+    assert (circuit.k, circuit.classes) == (1, ())
+    assert np.corrcoef(circuit(table.rows)[:, 0], table.target)[0, 1] > 0.8
+
+
+def test_the_same_seed_gives_the_same_file(done, tmp_path):
+    data = from_sklearn(tmp_path, "iris")
+    for out, seed in (("a", 1), ("b", 1), ("c", 2)):
+        done("train", data, "--target", "kind", "--out", out, "--seed", seed, "--epochs", "3", "--width", "60")
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b != c
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_forms_of_csv(tmp_path):
+    (tmp_path / "a.csv").write_bytes('\ufeff;"x y"; z \r\n0;1,5;a\r\n\r\n1; 2 ;"b;c"\r\n2;NA;a\r\n'.encode())
+    table = files.read(tmp_path / "a.csv", "z")
+    assert table.columns == ("column 1", "x y=1,5", "x y=2")
+    assert table.classes == ("a", "b;c")
+    np.testing.assert_array_equal(table.rows, [[0, 1, 0], [1, 0, 1], [2, 0, 0]])
+    np.testing.assert_array_equal(table.target, [0, 1, 0])
+    assert files.read(tmp_path / "a.csv", "z", drop=["x y"]).columns == ("column 1",)
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "classes"),
+    [
+        (["2", "1", "1.0"], "auto", ("1", "2")),
+        (["0.5", "1", "2"], "auto", ()),
+        (["0.5", "1", "2"], "classes", ("0.5", "1.0", "2.0")),
+        ([str(i) for i in range(30)], "auto", ()),
+        ([str(i) for i in range(3)], "numbers", ()),
+        (["yes", "no", "?"], "auto", ("no", "yes")),
+    ],
+)
+def test_what_a_target_is(values, task, classes, tmp_path):
+    data = written(tmp_path / "a.csv", ["x", "y"], [(i, value) for i, value in enumerate(values)])
+    assert files.read(data, "y", task=task).classes == classes
+
+
+def test_npz(tmp_path):
+    x, names = np.arange(12.0).reshape(3, 2, 2), np.array(["a", "b", "a"])
+    np.savez(tmp_path / "a.npz", image=x, flag=np.array([True, False, True]), colour=names, y=np.array([3, 1, 3]))
+    table = files.read(tmp_path / "a.npz", "y")
+    assert table.columns == (*(f"image_{i}" for i in range(4)), "flag", "colour=a", "colour=b")
+    np.testing.assert_array_equal(table.rows[:, :4], x.reshape(3, 4))
+    np.testing.assert_array_equal(table.rows[:, 4:], [[1, 1, 0], [0, 0, 1], [1, 1, 0]])
+    assert table.classes == ("1", "3")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no rows below a header"),
+        ("x,y\n", "no rows below a header"),
+        ("x,z\n1,2\n", "there is no column 'y'; there are 'x', 'z'"),
+        ("x,y\n1,2\n1,2,3\n", "line 3: 3 fields instead of 2"),
+        ("x,y\n1,a\n2,a\n", "has one class only, 'a'"),
+        ("x,y\n1,\n2,?\n", "column 'y' is empty"),
+        ("y\n1\n2\n", "no column but 'y' to learn from"),
+        ("x,x,y\n1,2,3\n1,2,4\n", "two columns are called 'x'"),
+        ('x,y\n"1,2\n', "unexpected end of data"),
+        ("x,y\n1,2\ninf,3\n", "column 'x' has infinite numbers"),
+        ("x,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(150)), "150 different texts, such as 't99'.*--drop"),
+        ("x,y\n" + "".join(f"{i},t{i}\n" for i in range(300)), "300 classes; 256 are the most"),
+        ("x\0,y\n\x1b,2\n1,3,\n", "line 3"),
+    ],
+)
+def test_a_bad_csv(text, reason, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ValueError, match=reason):
+        files.read(tmp_path / "a.csv", "y")
+
+
+def test_files_that_are_something_else(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"x,y\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="no text in UTF-8"):
+        files.read(tmp_path / "a.csv", "y")
+    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(ValueError, match="no npz file"):
+        files.read(tmp_path / "a.npz", "y")
+    np.savez(tmp_path / "b.npz", x=np.zeros((3, 2)), y=np.zeros(4))
+    with pytest.raises(ValueError, match="the same number of rows"):
+        files.read(tmp_path / "b.npz", "y")
+    np.savez(tmp_path / "c.npz", x=np.array([None, {}]), y=np.zeros(2))
+    with pytest.raises(ValueError, match="no npz file"):
+        files.read(tmp_path / "c.npz", "y")
+    np.savez(tmp_path / "d.npz", x=np.zeros(2, dtype=complex), y=np.zeros(2))
+    with pytest.raises(ValueError, match="neither numbers nor texts"):
+        files.read(tmp_path / "d.npz", "y")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("train", "none.csv", "--target", "y"), "No such file"),
+        (("train", "a.csv", "--target", "z"), "no column 'z'; there are 'x', 'y'"),
+        (("train", "a.csv", "--target", "y", "--out", "none/m"), "there is no folder none"),
+        (("train", "a.csv", "--target", "y", "--layers", "0"), "layers must be at least 1, got 0"),
+        (("train", "a.csv", "--target", "y", "--held-out", "1"), "share of held-out rows must be between 0 and 1"),
+        (("train", "a.csv", "--target", "y"), "3 rows are too few"),
+        (("inspect", "none"), "No such file"),
+        (("inspect", "a.csv"), "no safetensors file"),
+        (("export", "m", "--to", "c", "--pipeline", "2"), "--pipeline is for Verilog, not for c"),
+        (("export", "m", "--to", "verilog", "--pipeline", "-2"), "pipeline must be a whole number from 0"),
+        (("export", "m", "--to", "c", "--name", "a b"), "name must be a letter"),
+        (("export", "m", "--to", "aiger", "--name", "a"), "--name is for C, Verilog and BLIF"),
+    ],
+)
+def test_errors_are_one_line(arguments, reason, softly, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,a\n2,b\n3,b\n")
+    circuit_of_two_inputs().save(tmp_path / "m")
+    result = softly(*arguments)
+    assert result.exit_code == 1
+    assert re.fullmatch(rf"softly: [^\n]*{reason}[^\n]*\n", result.stderr), result.stderr
+
+
+def circuit_of_two_inputs():
+    from softly.logic.netlist import Layer
+
+    return Circuit(2, [Layer(np.array([6]), np.array([[0], [1]]))], k=1)
+
+
+def test_too_few_rows_and_bits(tmp_path):
+    data = written(tmp_path / "a.csv", ["x", "y"], [(i % 2, i % 2) for i in range(20)])
+    with pytest.raises(ValueError, match="the columns become 1 bits: too few"):
+        circuits.train(files.read(data, "y"), circuits.Config(epochs=1))
+
+
+def test_the_split_keeps_shares_of_classes():
+    target = np.repeat([0, 1, 2], [100, 10, 1])
+    table = files.Table(("x",), np.zeros((111, 1)), target, ("a", "b", "c"), 0)
+    train, held = circuits.split(table, 0.2, 0)
+    assert sorted([*train, *held]) == list(range(111))
+    np.testing.assert_array_equal(np.bincount(target[held], minlength=3), [20, 2, 0])
+    assert not np.array_equal(held, circuits.split(table, 0.2, 1)[1])

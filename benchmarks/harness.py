@@ -1,6 +1,6 @@
 """Times functions against each other: interleaved, so that a busy machine slows all of them alike."""
 
-import statistics
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,17 +19,19 @@ class Case:
         softly: Does it with softly.
         peers: The same by others; `benchmarks.baselines` has frozen, idiomatic torch.
         flops: The floating-point operations that the task cannot do without, if they are what limits it.
+        note: What else is to be said of softly's seconds.
     """
 
     name: str
     softly: Function
     peers: dict[str, Function]
     flops: float | None = None
+    note: Callable[[float], str] | None = None
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call, and by which factor softly was faster in the median round."""
+    """Seconds a call in the best of all rounds, and how many times those of softly they are."""
 
     seconds: float
     ratio: float
@@ -44,6 +46,20 @@ def forward_backward(function: Callable[[torch.Tensor], torch.Tensor], x: torch.
         return gradient
 
     return call
+
+
+def on_threads(threads: int, call: Function) -> Function:
+    """The same on so many threads."""
+
+    def threaded() -> object:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return call()
+        finally:
+            torch.set_num_threads(before)
+
+    return threaded
 
 
 def repetitions(function: Function, seconds: float) -> int:
@@ -63,6 +79,17 @@ def duration(function: Function, count: int) -> float:
     return (time.perf_counter() - started) / count
 
 
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed, so that nobody's time is that of the kernel handing out zeroed pages anew."""
+    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # another C library
+        return
+    mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(M_MMAP_THRESHOLD, 2**25)
+
+
 def attainable_flops(seconds: float = 0.2) -> float:
     """Floating-point operations a second: what the machine's matrix multiplication reaches, on its threads."""
     a = torch.rand(512, 512)
@@ -78,10 +105,5 @@ def measure(case: Case, *, rounds: int = 15, seconds: float = 0.02) -> dict[str,
     for _ in range(rounds):
         for name, function in functions.items():
             times[name].append(duration(function, counts[name]))
-    return {
-        name: Timing(
-            statistics.median(taken),
-            statistics.median(a / b for a, b in zip(taken, times["softly"], strict=True)),
-        )
-        for name, taken in times.items()
-    }
+    best = {name: min(taken) for name, taken in times.items()}
+    return {name: Timing(seconds, seconds / best["softly"]) for name, seconds in best.items()}

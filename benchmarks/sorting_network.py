@@ -7,7 +7,7 @@ from torch import Tensor
 
 import softly
 from benchmarks.baselines import sorting_network as baseline
-from benchmarks.harness import Case, Function, forward_backward
+from benchmarks.harness import Case, Function, forward_backward, on_threads
 from softly.sorting.networks import Network
 
 STEEPNESS = 10.0
@@ -22,7 +22,7 @@ MATRICES = (
 )
 VALUES = (("bitonic", 128, 256), ("bitonic", 1024, 64), ("odd_even", 128, 256))
 ROWS = (("bitonic", 1024, 16, 5),)
-THREADED = (("bitonic", 128, 64),)
+THREADED = (("bitonic", 128, 64), ("bitonic", 128, 256), ("odd_even", 128, 256))
 
 
 def cases() -> Iterator[Case]:
@@ -31,7 +31,10 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).permutation
         torch.testing.assert_close(ours(x), baseline.permutation(x, layers, STEEPNESS), atol=1e-5, rtol=0)
-        peers = {"torch": forward_backward(_with(baseline.permutation, layers), x)}
+        peers = {
+            "torch": forward_backward(_assigned(network, matrix=True), x),
+            "torch, gathered": forward_backward(_with(baseline.permutation, layers), x),
+        }
         if peer:
             peers.update(_diffsort(name, n, x))
         flops = 12.0 * batch * _entries(network)
@@ -41,7 +44,10 @@ def cases() -> Iterator[Case]:
         layers = baseline.prepare(network.layers, n)
         ours = softly.SortingNetwork(name, steepness=STEEPNESS).sort
         torch.testing.assert_close(ours(x), baseline.values(x, layers, STEEPNESS), atol=1e-4, rtol=0)
-        peers = {"torch": forward_backward(_with(baseline.values, layers), x)}
+        peers = {
+            "torch": forward_backward(_assigned(network, matrix=False), x),
+            "torch, gathered": forward_backward(_with(baseline.values, layers), x),
+        }
         yield Case(f"{name}, values of {batch} × {n}", forward_backward(ours, x), peers)
     for name, n, batch, k in ROWS:
         sorter, x = softly.SortingNetwork(name, steepness=STEEPNESS), _inputs(batch, n)
@@ -49,28 +55,24 @@ def cases() -> Iterator[Case]:
         peers = {"rows of the whole matrix": forward_backward(sorter.permutation, x)}
         yield Case(f"{name}, top {k} rows of {batch} × {n}", ours, peers)
     for name, n, batch in THREADED:
-        call = forward_backward(softly.SortingNetwork(name, steepness=STEEPNESS).permutation, _inputs(batch, n))
-        yield Case(f"{name}, matrix of {batch} × {n}, two threads", _on(2, call), {"one": _on(1, call)})
+        sorter, x = softly.SortingNetwork(name, steepness=STEEPNESS), _inputs(batch, n).requires_grad_()
+        # Without a sum to differentiate: torch's own threads go on spinning after it, on the cores that these need.
+        weights = torch.randn(batch, n, n, generator=torch.Generator().manual_seed(1))
+        call = lambda sorter=sorter, x=x, w=weights: torch.autograd.grad(sorter.permutation(x), x, w)  # noqa: E731
+        yield Case(f"{name}, matrix of {batch} × {n}, two threads", on_threads(2, call), {"one": on_threads(1, call)})
 
 
 def _inputs(batch: int, n: int) -> Tensor:
     return torch.randn(batch, n, generator=torch.Generator().manual_seed(0))
 
 
+def _assigned(network: Network, *, matrix: bool) -> Callable[[Tensor], Tensor]:
+    ends = [(torch.tensor(i), torch.tensor(j)) for i, j in (zip(*layer, strict=True) for layer in network.layers)]
+    return lambda x: baseline.assigned(x, ends, STEEPNESS, matrix)
+
+
 def _with(function: Callable[..., Tensor], layers: baseline.Layers) -> Callable[[Tensor], Tensor]:
     return lambda x: function(x, layers, STEEPNESS)
-
-
-def _on(threads: int, call: Function) -> Function:
-    def threaded() -> object:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            return call()
-        finally:
-            torch.set_num_threads(before)
-
-    return threaded
 
 
 def _diffsort(name: str, n: int, x: Tensor) -> dict[str, Function]:

@@ -47,6 +47,10 @@ struct Tail {
     typename Simd<T>::V weight, density, slope;
 };
 
+// Comparisons are false for NaN, so that it has to be put back where one of them chose a number.
+template <Distribution distribution>
+inline constexpr bool keeps_nan = distribution == Distribution::cauchy || distribution == Distribution::reciprocal;
+
 template <Distribution distribution, typename T>
 inline Tail<T> tail(typename Simd<T>::V a) {
     using S = Simd<T>;
@@ -84,12 +88,13 @@ inline Tail<T> tail(typename Simd<T>::V a) {
         weight = S::atan_unit(e) * T(2 / pi);
         density = e / (1 + e * e);
     } else if constexpr (distribution == cauchy) {
-        // atan(1/a) is the tail beyond 1; there 1/(1 + a^2) is q^2/(1 + q^2), which cannot overflow.
-        const V q = S::min(a, 1 / a);
-        const V inverse = T(1 / pi) / (1 + q * q);
+        // atan(1/a) is the tail beyond 1; there 1/(1 + a^2) is q^2/(1 + q^2), which cannot overflow. a f(a) is
+        // q/(1 + q^2) on both sides.
+        const V q = S::min(a, 1 / a), u = q * q;
+        const V inverse = T(1 / pi) / (1 + u);
         const V angle = S::atan_unit(q) * T(1 / pi);
         weight = a > 1 ? angle : T(0.5) - angle;
-        density = a > 1 ? q * q * inverse : inverse;
+        return {weight, a > 1 ? u * inverse : inverse, weight - q * inverse};
     } else if constexpr (distribution == reciprocal) {
         const V inverse = 1 / (1 + a);
         density = inverse * inverse * T(0.5);
@@ -128,15 +133,17 @@ struct Relaxation {
         } else {
             at = tail<distribution, T>(a);
         }
-        // F(d) = 1 - F(-d), and the slopes at d and -d sum to 1 too. Comparisons are false for NaN, so that it has to
-        // be put back where one of them chose a number.
+        // F(d) = 1 - F(-d), and the slopes at d and -d sum to 1 too.
         const auto negative = d < 0, number = d == d;
         Swap<T> swap;
         swap.weight = negative ? 1 - at.weight : at.weight;
         swap.slope = negative ? 1 - at.slope : at.slope;
-        swap.weight = number ? swap.weight : d;
-        swap.density = number ? at.density : d;
-        swap.slope = number ? swap.slope : d;
+        swap.density = at.density;
+        if constexpr (art || !keeps_nan<distribution>) {
+            swap.weight = number ? swap.weight : d;
+            swap.density = number ? swap.density : d;
+            swap.slope = number ? swap.slope : d;
+        }
         swap.blur = a * at.weight;
         return swap;
     }

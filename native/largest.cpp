@@ -32,17 +32,10 @@ void best_of(const T* x, int64_t* indices, int64_t n, int64_t m) {
     };
     int64_t i = 0;
     for (; i < m; ++i) insert(i, i + 1);
-    for (; i + 4 * S::width <= n; i += 4 * S::width) {
-        const auto last = S::set(values[m - 1]);
-        auto known = S::load(x + i) <= last;  // false for NaN
-        for (int part = 1; part < 4; ++part) known &= S::load(x + i + part * S::width) <= last;
-        typedef int64_t Words __attribute__((vector_size(vector_bytes)));
-        const Words words = (Words)known;
-        int64_t all = -1;
-        for (int word = 0; word < vector_bytes / 8; ++word) all &= words[word];
-        if (all == -1) continue;
-        for (int entry = 0; entry < 4 * S::width; ++entry) {
-            if (!(x[i + entry] <= values[m - 1])) insert(i + entry, m + 1);
+    for (; i + S::width <= n; i += S::width) {
+        const auto known = S::load(x + i) <= S::set(values[m - 1]);  // false for NaN
+        for (uint32_t better = S::bits(~known); better != 0; better &= better - 1) {
+            insert(i + __builtin_ctz(better), m + 1);
         }
     }
     for (; i < n; ++i) insert(i, m + 1);

@@ -12,7 +12,9 @@
 #include "isa.h"
 #include "isotonic.h"
 #include "largest.h"
+#include "logic_inference.h"
 #include "logic_training.h"
+#include "logsumexp.h"
 #include "sorting_network.h"
 #include "threshold.h"
 #include "tnorms.h"
@@ -102,6 +104,10 @@ NB_MODULE(_native, m) {
     define(m, "threshold_f64", SOFTLY_SELECT(threshold<double>));
     define(m, "largest_f32", SOFTLY_SELECT(largest<float>));
     define(m, "largest_f64", SOFTLY_SELECT(largest<double>));
+    define(m, "logsumexp_f32", SOFTLY_SELECT(logsumexp<float>));
+    define(m, "logsumexp_f64", SOFTLY_SELECT(logsumexp<double>));
+    define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
+    define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 
     define(m, "logic_forward_f32", SOFTLY_SELECT(logic_forward<float>));
     define(m, "logic_forward_f64", SOFTLY_SELECT(logic_forward<double>));
@@ -113,4 +119,15 @@ NB_MODULE(_native, m) {
     define(m, "gate_coefficients_f64", SOFTLY_SELECT(gate_coefficients<double>));
     define(m, "gate_coefficients_backward_f32", SOFTLY_SELECT(gate_coefficients_backward<float>));
     define(m, "gate_coefficients_backward_f64", SOFTLY_SELECT(gate_coefficients_backward<double>));
+
+    define(m, "logic_plan", +[](std::int64_t inputs, std::int64_t gates, const std::uint8_t* kinds,
+                                const std::int64_t* first, const std::int64_t* second, const std::int64_t* levels,
+                                const std::int64_t* outputs, std::int64_t num_outputs, std::int64_t k) {
+        return reinterpret_cast<std::uintptr_t>(
+            softly::create_logic_plan(inputs, gates, kinds, first, second, levels, outputs, num_outputs, k));
+    });
+    define(m, "logic_plan_slots", +[](const softly::LogicPlan* plan) { return plan->slots; });
+    define(m, "logic_plan_destroy", &softly::destroy_logic_plan);
+    define(m, "logic_counts", SOFTLY_SELECT(logic_counts));
+    define(m, "logic_best", SOFTLY_SELECT(logic_best));
 }

@@ -8,6 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 namespace softly::SOFTLY_ISA {
 
@@ -108,8 +111,25 @@ struct Simd {
     static V set(T value) { return value - V{}; }
     static V zero() { return V{}; }
     static V select(Mask mask, V yes, V no) { return mask ? yes : no; }
+    // Bit k is set where element k of the mask is.
+    static uint32_t bits(Mask mask) {
+#if defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
+        if constexpr (sizeof(T) == 8) return static_cast<uint32_t>(_mm256_movemask_pd((__m256d)mask));
+#endif
+        uint32_t all = 0;
+        for (int lane = 0; lane < width; ++lane) all |= static_cast<uint32_t>(mask[lane] & 1) << lane;
+        return all;
+    }
     static V abs(V x) { return (V)((U)x & ~(U)set(T(-0.0))); }
-    static V min(V a, V b) { return a < b ? a : b; }
+    // b where either is NaN, which is how the instruction has it.
+    static V min(V a, V b) {
+#if defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return (V)_mm256_min_ps((__m256)a, (__m256)b);
+        if constexpr (sizeof(T) == 8) return (V)_mm256_min_pd((__m256d)a, (__m256d)b);
+#endif
+        return a < b ? a : b;
+    }
     static V max(V a, V b) { return a > b ? a : b; }
     static V sqrt(V x) {
         for (int lane = 0; lane < width; ++lane) {

@@ -359,7 +359,7 @@ SORTING = [
             lambda network=network, **hyper: softly.SortingNetwork(network, **hyper),
             {"distribution": "cauchy", "steepness": 3.0},
             {"distribution": "logistic", "steepness": 5.0},
-            native_codes=(f"{network} 5", 8, -1.0),
+            native_codes=(f"{network} 5", 8, -1.0, 3.0),
         )
     ),
     *_sorter_rows("NeuralSort", softly.NeuralSort, {"steepness": 1.0}, {"steepness": 2.0}),
@@ -396,7 +396,115 @@ def _members(x: Tensor) -> Tensor:
     return torch.zeros_like(x).scatter(-1, x.topk(2, -1).indices, 1.0)
 
 
+def _each_list(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[[Tensor], Tensor]:
+    """A loss of (batch, classes) scores whose labels are all 1, for scores of any shape."""
+    return lambda x: loss(x.reshape(-1, x.shape[-1]), torch.ones(x.shape[:-1].numel(), dtype=torch.long)).view(
+        x.shape[:-1]
+    )
+
+
+def _topk_loss(x: Tensor, *, steepness: float, **hyper: Any) -> Tensor:
+    sorter = softly.TopKNetwork(steepness=steepness)
+    return _each_list(softly.TopKCrossEntropy(sorter=sorter, reduction="none", **hyper))(x)
+
+
+def _rank_of_1(x: Tensor) -> Tensor:
+    return (x > x[..., 1:2]).sum(-1)
+
+
+_EVERY_K = [0.3, 0.2, 0.1, 0.1, 0.1, 0.2]  # so that the limit is finite at every rank
+
+
+def _topk_loss_row(top1: str, limit: Callable[[Tensor], Tensor]) -> Row:
+    return Row(
+        f"TopKCrossEntropy[{top1}]",
+        _topk_loss,
+        limit,
+        {"steepness": 1e8, "p_k": _EVERY_K, "m": None, "label_smoothing": 0.0},
+        hyper={"p_k": [0.5, 0.3, 0.2], "m": 4, "top1": top1, "label_smoothing": 0.1, "steepness": 3.0},
+        other={
+            "p_k": [0.2, 0.3, 0.5],
+            "m": None,
+            "top1": "sort" if top1 == "softmax" else "softmax",
+            "label_smoothing": 0.0,
+            "steepness": 5.0,
+        },
+        shapes=((6,),),
+        shortest=3,
+        native_op=("logsumexp", ()) if top1 == "softmax" else None,
+    )
+
+
+def _accepted(x: Tensor, first: int) -> Tensor:
+    """How much of the distribution over k >= first accepts class 1."""
+    p_k = torch.tensor([0.0] * first + _EVERY_K[first:], dtype=x.dtype)
+    return p_k.flip(-1).cumsum(-1).flip(-1)[_rank_of_1(x)]
+
+
+def _knn(x: Tensor, *, k: int, steepness: float) -> Tensor:
+    keys, labels = _keys(x)
+    sorter = softly.TopKNetwork(steepness=steepness)
+    return softly.selection.soft_knn(x, keys, labels, k, sorter=sorter, num_classes=3)
+
+
+def _keys(x: Tensor) -> tuple[Tensor, Tensor]:
+    keys = torch.tensor([[0.0, 0.3], [1.0, -1.1], [-1.2, 0.4], [0.7, 1.3], [-0.6, -0.9]])
+    return keys[:, : x.shape[-1]].to(x), torch.tensor([0, 1, 2, 1, 0])
+
+
+def _hard_knn(x: Tensor) -> Tensor:
+    keys, labels = _keys(x)
+    nearest = (x.unsqueeze(-2) - keys).square().sum(-1).topk(3, largest=False).indices
+    return torch.nn.functional.one_hot(labels[nearest], 3).double().mean(-2)
+
+
+def _recall(x: Tensor, *, k: int, steepness: float) -> Tensor:
+    relevant = torch.arange(x.shape[-1]).remainder(2).bool().expand(x.shape)
+    sorter = softly.TopKNetwork(steepness=steepness)
+    return softly.selection.recall_loss(x, relevant, k, sorter=sorter, reduction="none")
+
+
+def _hard_smooth_topk(x: Tensor) -> Tensor:
+    others = torch.cat([x[..., :1], x[..., 2:]], -1)
+    return (1 + (others.topk(2).values[..., -1] - x[..., 1]) / 2).clamp(min=0)
+
+
 SELECTION = [
+    _topk_loss_row("sort", lambda x: -_accepted(x, 0).log()),
+    _topk_loss_row("softmax", lambda x: -(_EVERY_K[0] * x.softmax(-1)[..., 1] + _accepted(x, 1)).log()),
+    _topk_loss_row(
+        "separate",
+        lambda x: -_EVERY_K[0] * x.log_softmax(-1)[..., 1] - 0.7 * (_accepted(x, 1) / 0.7).log(),
+    ),
+    Row(
+        "SmoothTopKLoss",
+        lambda x, **hyper: _each_list(softly.selection.SmoothTopKLoss(reduction="none", **hyper))(x),
+        _hard_smooth_topk,
+        {"steepness": 1e8},
+        hyper={"k": 2, "steepness": 3.0},
+        other={"k": 1, "steepness": 5.0},
+        shortest=3,
+    ),
+    Row(
+        "soft_knn",
+        _knn,
+        _hard_knn,
+        {"steepness": 1e8},
+        hyper={"k": 3, "steepness": 1.0},
+        other={"k": 2, "steepness": 3.0},
+        shapes=((2,),),
+    ),
+    Row(
+        "recall_loss",
+        _recall,
+        lambda x: 1 - x.topk(2).indices.remainder(2).double().sum(-1) / 2,
+        {"steepness": 1e8},
+        hyper={"k": 2, "steepness": 3.0},
+        other={"k": 3, "steepness": 5.0},
+        shortest=2,
+    ),
     Row(
         "TopKNetwork.topk",
         lambda x, **hyper: softly.TopKNetwork(**hyper).topk(x, 2),
@@ -405,7 +513,7 @@ SELECTION = [
         hyper={"network": "splitter", "distribution": "cauchy", "steepness": 3.0},
         other={"network": "odd_even", "distribution": "logistic", "steepness": 5.0},
         shortest=2,
-        native_op=("network_rows", ("bitonic 5", 8, -1.0, 2, None)),
+        native_op=("network_rows", ("bitonic 5", 8, -1.0, 3.0, 2, None)),
     ),
     Row(
         "soft_topk",

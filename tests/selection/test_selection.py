@@ -182,6 +182,24 @@ def test_native_largest(dtype):
     torch.library.opcheck(torch.ops.softly.largest, (torch.randn(3, 10, dtype=dtype), 4))
 
 
+@pytest.mark.native
+@pytest.mark.skipif(not softly.native.available(), reason="the compiled kernels are not there")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_native_logsumexp(dtype):
+    for n in (1, 3, 8, 17, 1000):
+        x = (30 * torch.randn(20, n, dtype=dtype)).requires_grad_()
+        out, _ = torch.ops.softly.logsumexp(x)
+        expected = torch.logsumexp(x, -1, keepdim=True)
+        torch.testing.assert_close(out, expected)
+        weights = torch.randn_like(out)
+        torch.testing.assert_close(torch.autograd.grad(out, x, weights), torch.autograd.grad(expected, x, weights))
+    inf, nan = math.inf, math.nan
+    odd = torch.tensor([[inf, 0, 1], [-inf, -inf, -inf], [-inf, 0, 1], [nan, 0, 1], [inf, nan, 1], [1, 2, nan]])
+    odd = odd.to(dtype).repeat(1, 5)
+    expected = torch.logsumexp(odd, -1, keepdim=True)
+    torch.testing.assert_close(torch.ops.softly.logsumexp(odd)[0], expected, equal_nan=True)
+
+
 def test_distributions_over_k():
     scores, labels = torch.randn(4, 3), torch.tensor([0, 2, 1, 0])
     per_class = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from softly.logic import architectures, gates, parametrizations, training, wiring
+from softly.logic import architectures, execution, gates, netlist, parametrizations, training, wiring
+from softly.logic.circuit import Circuit, discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.network import LogicNetwork
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from softly.logic.classifier import LogicClassifier, LogicRegressor
 
 __all__ = [
+    "Circuit",
     "ColumnEncoding",
     "Encoding",
     "GroupSum",
@@ -23,7 +25,10 @@ __all__ = [
     "Thermometer",
     "Threshold",
     "architectures",
+    "discretize",
+    "execution",
     "gates",
+    "netlist",
     "parametrizations",
     "training",
     "wiring",

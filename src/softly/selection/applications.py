@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -61,7 +63,9 @@ def soft_knn(
     return _inputs.at_least_single(votes, queries, keys)
 
 
-def recall_loss(scores: Tensor, relevant: Tensor, k: int, *, sorter: Sorter) -> Tensor:
+def recall_loss(
+    scores: Tensor, relevant: Tensor, k: int, *, sorter: Sorter, reduction: Literal["mean", "sum", "none"] = "mean"
+) -> Tensor:
     """One minus the recall among the first k of a relaxed ranking by ``scores``, for learning to retrieve.
 
     As the sorter's steepness goes to infinity, this is ``1 - hits / min(k, number of relevant entries)``, so that 0 can
@@ -72,9 +76,10 @@ def recall_loss(scores: Tensor, relevant: Tensor, k: int, *, sorter: Sorter) -> 
         relevant: (..., n) Which entries are to be retrieved, boolean.
         k: How many are retrieved, in [1, n].
         sorter: Ranks the scores, from the largest.
+        reduction: "mean" over the lists with any relevant entry, "sum", or "none", where the other lists have 0.
 
     Returns:
-        The mean over lists with any relevant entry, a scalar.
+        A scalar, or (...) with ``reduction="none"``.
 
     Example:
         >>> scores, relevant = torch.tensor([0.9, 0.1, 0.6, 0.4]), torch.tensor([True, False, False, True])
@@ -88,12 +93,16 @@ def recall_loss(scores: Tensor, relevant: Tensor, k: int, *, sorter: Sorter) -> 
             f"{name}: relevant must be boolean and of the shape of scores, {tuple(scores.shape)}, "
             f"got {relevant.dtype} of shape {tuple(relevant.shape)}."
         )
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{name}: reduction must be one of mean, sum, none, got {reduction!r}.")
 
     def loss(s: Tensor) -> Tensor:
         number = relevant.sum(-1)
         hits = torch.where(relevant, sorter.topk(s, k).sum(-2), 0.0).sum(-1)
         missed = torch.where(number > 0, 1.0 - hits / number.clamp(min=1, max=k), 0.0)
-        return missed.sum() / (number > 0).sum().clamp(min=1)
+        if reduction == "none":
+            return missed
+        return missed.sum() / ((number > 0).sum().clamp(min=1) if reduction == "mean" else 1)
 
     return _inputs.at_least_single(loss, scores)
 

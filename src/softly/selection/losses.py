@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -117,7 +118,7 @@ class TopKCrossEntropy(torch.nn.Module):
         ranked = self._ranked(scores, label)
         log_p = _inputs.at_least_single(lambda s, q: self._log_probability(s, q, ranked), scores, chosen)
         place = (ranked == label.unsqueeze(-1)).to(torch.uint8).argmax(-1, keepdim=True)
-        weight = torch.ones_like(scores[0]) if self.weight is None else self.weight.to(scores)
+        weight = scores.new_ones(scores.shape[-1]) if self.weight is None else self.weight.to(scores)
         losses = -weight[label] * log_p.gather(-1, place).squeeze(-1)
         if self.label_smoothing:
             even = -(weight[ranked] * log_p).mean(-1)
@@ -142,10 +143,11 @@ class TopKCrossEntropy(torch.nn.Module):
         first, rest = p_k[:, :1], p_k[:, 1:]
         if self.top1 == "sort":
             return _log(self._accepted(scores.gather(-1, ranked), p_k))
-        normalizer = torch.logsumexp(scores, -1, keepdim=True)
-        if torch.compiler.is_compiling() or not normalizer.isfinite().all():
+        normalizer = _logsumexp(scores)
+        fixed = torch.compiler.is_compiling() or native.transformed(scores)  # nothing may depend on data then
+        if fixed or not math.isfinite(normalizer.detach().sum()):
             scores = _inputs.finite(scores)
-            normalizer = torch.logsumexp(scores, -1, keepdim=True)
+            normalizer = _logsumexp(scores)
         ranked_scores = scores.gather(-1, ranked)
         log_softmax = _inputs.finite(ranked_scores) - normalizer
         if p_k.shape[-1] == 1:
@@ -188,6 +190,34 @@ _few_largest = native.constant(
     forward=_few_largest_forward,
     forward_shape=lambda x, m: x.new_empty(*x.shape[:-1], m, dtype=torch.int64),
     reference=lambda x, m: x.topk(m, -1).indices,
+)
+
+
+def _logsumexp_shape(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(*x.shape[:-1], 1), x.new_empty(*x.shape[:-1], 1)
+
+
+def _logsumexp_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    out = x.new_empty(*x.shape[:-1], 1)
+    rows, n = out.numel(), x.shape[-1]
+    native.kernel("logsumexp", x.dtype)(x.data_ptr(), out.data_ptr(), rows, n, torch.get_num_threads())
+    return out, out.clone()
+
+
+def _logsumexp_backward(grad: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    grad_x, n = torch.empty_like(x), x.shape[-1]
+    native.kernel("logsumexp_backward", x.dtype)(
+        x.data_ptr(), out.data_ptr(), grad.data_ptr(), grad_x.data_ptr(), out.numel(), n, torch.get_num_threads()
+    )
+    return grad_x
+
+
+_logsumexp = native.operator(
+    "logsumexp",
+    forward=_logsumexp_forward,
+    forward_shape=_logsumexp_shape,
+    backward=_logsumexp_backward,
+    reference=lambda x: torch.logsumexp(x, -1, keepdim=True),
 )
 
 

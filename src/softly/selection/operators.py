@@ -47,7 +47,7 @@ class TopKNetwork(Sorter):
         self.distribution = symmetric(distribution, "softly.TopKNetwork")
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return rows(x * steepness, _key(self.network, x.shape[-1], k), self.distribution, k)
+        return rows(x, _key(self.network, x.shape[-1], k), self.distribution, steepness, k)
 
     def _auto(self, n: int, k: int) -> float:
         return careful_steepness(_key(self.network, n, k), self.distribution)

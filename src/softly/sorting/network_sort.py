@@ -64,20 +64,19 @@ class SortingNetwork(Sorter):
         return register(self.network)
 
     def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return _run(_matrix, _matrix_reference, x * steepness, self._key(x.shape[-1]), self.distribution)
+        return _run(_matrix, _matrix_reference, x, self._key(x.shape[-1]), self.distribution, steepness)
 
     def _values(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        # The values of steepness * x at steepness 1, so that the kernels need not know of steepness.
-        y = x * steepness
-        return _run(_values, _values_reference, y, self._key(x.shape[-1]), self.distribution) / steepness
+        values = _run(_values, _values_reference, x, self._key(x.shape[-1]), self.distribution, steepness)
+        return values / steepness if isinstance(steepness, Tensor) else values
 
     def _ranks(self, x: Tensor, steepness: float | Tensor) -> Tensor:
         n = x.shape[-1]
         weights = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device).unsqueeze(0)
-        return rows(x * steepness, self._key(n), self.distribution, n, weights).squeeze(-2)
+        return rows(x, self._key(n), self.distribution, steepness, n, weights).squeeze(-2)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return rows(x * steepness, self._key(x.shape[-1]), self.distribution, k)
+        return rows(x, self._key(x.shape[-1]), self.distribution, steepness, k)
 
     def _auto(self, n: int, k: int) -> float:
         return careful_steepness(self._key(n), self.distribution)
@@ -150,8 +149,8 @@ def _swaps(y: Tensor, key: str, distribution: Distribution) -> tuple[Tensor, lis
     return y, swaps
 
 
-def _values_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor:
-    return _swaps(y, key, distribution)[0]
+def _values_reference(x: Tensor, key: str, distribution: Distribution, steepness: float) -> Tensor:
+    return _swaps(x * steepness, key, distribution)[0] / steepness
 
 
 def _constant(value: Tensor, y: Tensor) -> Tensor:
@@ -159,20 +158,22 @@ def _constant(value: Tensor, y: Tensor) -> Tensor:
     return torch.where(torch.ones((), dtype=torch.bool, device=y.device), value, y)
 
 
-def _matrix_reference(y: Tensor, key: str, distribution: Distribution) -> Tensor:
-    n = y.shape[-1]
-    P = _constant(torch.eye(n, dtype=y.dtype, device=y.device), y.unsqueeze(-1))
-    for other, weight in _swaps(y, key, distribution)[1]:
+def _matrix_reference(x: Tensor, key: str, distribution: Distribution, steepness: float) -> Tensor:
+    n = x.shape[-1]
+    P = _constant(torch.eye(n, dtype=x.dtype, device=x.device), x.unsqueeze(-1))
+    for other, weight in _swaps(x * steepness, key, distribution)[1]:
         P = P + weight.unsqueeze(-1) * (P.index_select(-2, other) - P)
     return P
 
 
-def _rows_reference(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None) -> Tensor:
+def _rows_reference(
+    x: Tensor, key: str, distribution: Distribution, steepness: float, k: int, weights: Tensor | None
+) -> Tensor:
     """The rows of the k largest, or their sums by ``weights`` (m, k): from the last layer to the first, without P."""
-    rows = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)[_outputs(key)[:k], :]
+    rows = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[_outputs(key)[:k], :]
     rows = rows if weights is None else weights @ rows
-    rows = _constant(rows, y.unsqueeze(-2))
-    for other, weight in reversed(_swaps(y, key, distribution)[1]):
+    rows = _constant(rows, x.unsqueeze(-2))
+    for other, weight in reversed(_swaps(x * steepness, key, distribution)[1]):
         rows = rows + weight.unsqueeze(-2) * (rows.index_select(-1, other) - rows)
     return rows
 
@@ -194,8 +195,14 @@ _FAMILIES = (  # in the order of native/distributions.h
 )
 
 
+@constant_result  # which has to be outside of the cache
 def codes(distribution: Distribution) -> tuple[int, float] | None:
     """The kernels' number of a distribution and the strength of its replaced activations, -1 for none."""
+    return _cached_codes(distribution)
+
+
+@lru_cache(maxsize=256)
+def _cached_codes(distribution: Distribution) -> tuple[int, float] | None:
     strength = -1.0
     if isinstance(distribution, Art):
         strength, distribution = distribution.strength, distribution.base
@@ -210,16 +217,34 @@ def decode(number: int, strength: float) -> Distribution:
     return distribution if strength < 0 else distributions.art(distribution, strength=strength)
 
 
-def _run(operator: Any, reference: Any, y: Tensor, key: str, distribution: Distribution, *constants: Any) -> Tensor:
+def _run(
+    operator: Any,
+    reference: Any,
+    x: Tensor,
+    key: str,
+    distribution: Distribution,
+    steepness: float | Tensor,
+    *constants: Any,
+) -> Tensor:
+    """``operator`` at a steepness that is a number, or at steepness 1 on ``x`` times one that is a tensor."""
+    if isinstance(steepness, Tensor):
+        x, steepness = x * steepness, 1.0
     numbers = codes(distribution)
     if numbers is None:
-        return reference(y, key, distribution, *constants)
-    return operator(y, key, *numbers, *constants)
+        return reference(x, key, distribution, steepness, *constants)
+    return operator(x, key, *numbers, steepness, *constants)
 
 
-def rows(y: Tensor, key: str, distribution: Distribution, k: int, weights: Tensor | None = None) -> Tensor:
-    """The rows of the network's k largest outputs at steepness 1, or their sums by ``weights`` (m, k)."""
-    return _run(_rows, _rows_reference, y, key, distribution, k, weights)
+def rows(
+    x: Tensor,
+    key: str,
+    distribution: Distribution,
+    steepness: float | Tensor,
+    k: int,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """The rows of the network's k largest outputs, or their sums by ``weights`` (m, k)."""
+    return _run(_rows, _rows_reference, x, key, distribution, steepness, k, weights)
 
 
 class _Plan:
@@ -259,48 +284,55 @@ def _empty(x: Tensor, *shape: int) -> Tensor:
     return x.new_empty(shape)
 
 
-def _values_shape(x: Tensor, network: str, distribution: int, art: float) -> tuple[Tensor, Tensor]:
+# The kernels know no steepness: they are given y = steepness * x.
+
+
+def _values_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), _empty(x, x[..., 0].numel(), _plan(network).size)
 
 
-def _values_forward(x: Tensor, network: str, distribution: int, art: float) -> tuple[Tensor, Tensor]:
-    out, kept = _values_shape(x, network, distribution, art)
-    handle = _plan(network).handle
+def _values_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
+    out, kept = _values_shape(x, network, distribution, art, steepness)
+    y, handle = x * steepness, _plan(network).handle
     _call(
-        "network_values", x.dtype, handle, distribution, art, x.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
+        "network_values", x.dtype, handle, distribution, art, y.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
     )
-    return out, kept
+    return out.div_(steepness), kept
 
 
-def _values_backward(grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float) -> Tensor:
+def _values_backward(
+    grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float, steepness: float
+) -> Tensor:
     out = torch.empty_like(x)
     handle = _plan(network).handle
     _call("network_values_backward", x.dtype, handle, kept.data_ptr(), grad.data_ptr(), out.data_ptr(), len(kept))
     return out
 
 
-def _matrix_shape(x: Tensor, network: str, distribution: int, art: float) -> tuple[Tensor, Tensor]:
+def _matrix_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
     return _empty(x, *x.shape, x.shape[-1]), _empty(x, x[..., 0].numel(), 3, _plan(network).size)
 
 
-def _matrix_forward(x: Tensor, network: str, distribution: int, art: float) -> tuple[Tensor, Tensor]:
-    out, kept = _matrix_shape(x, network, distribution, art)
-    handle = _plan(network).handle
+def _matrix_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
+    out, kept = _matrix_shape(x, network, distribution, art, steepness)
+    y, handle = x * steepness, _plan(network).handle
     _call(
-        "network_matrix", x.dtype, handle, distribution, art, x.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
+        "network_matrix", x.dtype, handle, distribution, art, y.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
     )
     return out, kept
 
 
-def _matrix_backward(grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float) -> Tensor:
+def _matrix_backward(
+    grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float, steepness: float
+) -> Tensor:
     out = torch.empty_like(x)
     handle = _plan(network).handle
     _call("network_matrix_backward", x.dtype, handle, kept.data_ptr(), grad.data_ptr(), out.data_ptr(), len(kept))
-    return out
+    return out.mul_(steepness)
 
 
 def _rows_shape(
-    x: Tensor, network: str, distribution: int, art: float, k: int, weights: Tensor | None
+    x: Tensor, network: str, distribution: int, art: float, steepness: float, k: int, weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     rows = k if weights is None else len(weights)
     out = _empty(x, *x.shape[:-1], rows, x.shape[-1])
@@ -312,16 +344,17 @@ def _pointer(weights: Tensor | None) -> int:
 
 
 def _rows_forward(
-    x: Tensor, network: str, distribution: int, art: float, k: int, weights: Tensor | None
+    x: Tensor, network: str, distribution: int, art: float, steepness: float, k: int, weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    out, kept = _rows_shape(x, network, distribution, art, k, weights)
+    out, kept = _rows_shape(x, network, distribution, art, steepness, k, weights)
+    y = x * steepness
     _call(
         "network_rows",
         x.dtype,
         _plan(network, k).handle,
         distribution,
         art,
-        x.data_ptr(),
+        y.data_ptr(),
         _pointer(weights),
         out.shape[-2],
         out.data_ptr(),
@@ -338,6 +371,7 @@ def _rows_backward(
     network: str,
     distribution: int,
     art: float,
+    steepness: float,
     k: int,
     weights: Tensor | None,
 ) -> Tensor:
@@ -353,7 +387,7 @@ def _rows_backward(
         out.data_ptr(),
         len(kept),
     )
-    return out
+    return out.mul_(steepness)
 
 
 _values = native.operator(
@@ -361,19 +395,19 @@ _values = native.operator(
     forward=_values_forward,
     forward_shape=_values_shape,
     backward=_values_backward,
-    reference=lambda x, key, number, art: _values_reference(x, key, decode(number, art)),
+    reference=lambda x, key, number, art, *constants: _values_reference(x, key, decode(number, art), *constants),
 )
 _matrix = native.operator(
     "network_matrix",
     forward=_matrix_forward,
     forward_shape=_matrix_shape,
     backward=_matrix_backward,
-    reference=lambda x, key, number, art: _matrix_reference(x, key, decode(number, art)),
+    reference=lambda x, key, number, art, *constants: _matrix_reference(x, key, decode(number, art), *constants),
 )
 _rows = native.operator(
     "network_rows",
     forward=_rows_forward,
     forward_shape=_rows_shape,
     backward=_rows_backward,
-    reference=lambda x, key, number, art, k, weights: _rows_reference(x, key, decode(number, art), k, weights),
+    reference=lambda x, key, number, art, *constants: _rows_reference(x, key, decode(number, art), *constants),
 )

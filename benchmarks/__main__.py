@@ -9,7 +9,15 @@ import softly
 from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
-BENCHMARKS = ("fastsort", "logic_inference", "logic_training", "sorting_network", "tnorms", "topk")
+BENCHMARKS = (
+    "algorithms",
+    "fastsort",
+    "logic_inference",
+    "logic_training",
+    "sorting_network",
+    "tnorms",
+    "topk",
+)
 
 
 def main() -> None:

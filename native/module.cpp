@@ -9,6 +9,7 @@
 #include <nanobind/nanobind.h>
 
 #include "distributions.h"
+#include "grid.h"
 #include "isa.h"
 #include "isotonic.h"
 #include "largest.h"
@@ -16,6 +17,7 @@
 #include "logic_training.h"
 #include "logsumexp.h"
 #include "sorting_network.h"
+#include "tape.h"
 #include "threshold.h"
 #include "tnorms.h"
 
@@ -130,4 +132,24 @@ NB_MODULE(_native, m) {
     define(m, "logic_plan_destroy", &softly::destroy_logic_plan);
     define(m, "logic_counts", SOFTLY_SELECT(logic_counts));
     define(m, "logic_best", SOFTLY_SELECT(logic_best));
+
+    define(m, "levenshtein_f32", SOFTLY_SELECT(levenshtein<float>));
+    define(m, "levenshtein_f64", SOFTLY_SELECT(levenshtein<double>));
+    define(m, "levenshtein_backward_f32", SOFTLY_SELECT(levenshtein_backward<float>));
+    define(m, "levenshtein_backward_f64", SOFTLY_SELECT(levenshtein_backward<double>));
+    define(m, "shortest_path_f32", SOFTLY_SELECT(shortest_path<float>));
+    define(m, "shortest_path_f64", SOFTLY_SELECT(shortest_path<double>));
+    define(m, "shortest_path_backward_f32", SOFTLY_SELECT(shortest_path_backward<float>));
+    define(m, "shortest_path_backward_f64", SOFTLY_SELECT(shortest_path_backward<double>));
+
+    // In the order of their numbers.
+    m.def("tape_operations", [] {
+        nb::list names;
+        for (const char* name : softly::operation_names) names.append(name);
+        return nb::tuple(names);
+    });
+    define(m, "tape_f32", SOFTLY_SELECT(tape<float>));
+    define(m, "tape_f64", SOFTLY_SELECT(tape<double>));
+    define(m, "tape_backward_f32", SOFTLY_SELECT(tape_backward<float>));
+    define(m, "tape_backward_f64", SOFTLY_SELECT(tape_backward<double>));
 }

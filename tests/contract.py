@@ -614,4 +614,69 @@ LOGIC = [
     ),
 ]
 
-ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC]
+
+def _edits(s: Tensor, t: Tensor) -> Tensor:
+    """The edit distances of all prefixes, with the hard minimum."""
+    costs = 1.0 - torch.cosine_similarity(s.unsqueeze(-2), t.unsqueeze(-3), dim=-1)
+    n, m = costs.shape[-2:]
+    d = {(i, 0): torch.full_like(costs[..., 0, 0], i) for i in range(n + 1)}
+    d |= {(0, j): torch.full_like(costs[..., 0, 0], j) for j in range(m + 1)}
+    for i in range(n):
+        for j in range(m):
+            options = (d[i, j + 1] + 1, d[i + 1, j] + 1, d[i, j] + costs[..., i, j])
+            d[i + 1, j + 1] = torch.stack(options).amin(0)
+    return torch.stack([torch.stack([d[i, j] for j in range(m + 1)], -1) for i in range(n + 1)], -2)
+
+
+def _grid_distances(x: Tensor) -> Tensor:
+    """The distances from the first cell of a grid, by relaxing all of its cells until nothing can change."""
+    costs = x.abs() + 0.1
+    distances = torch.full_like(costs, torch.inf)
+    distances[..., 0, 0] = costs[..., 0, 0]
+    for _ in range(costs.shape[-2] * costs.shape[-1]):
+        framed = torch.nn.functional.pad(distances, (1, 1, 1, 1), value=torch.inf)
+        windows = framed.unfold(-2, 3, 1).unfold(-2, 3, 1).flatten(-2)
+        distances = torch.minimum(distances, windows.amin(-1) + costs)
+    return distances
+
+
+PROGRAMS = [
+    Row(
+        "levenshtein",
+        lambda s, t, **hyper: softly.algorithms.library.levenshtein(s, t, **hyper).matrix,
+        _edits,
+        {"steepness": 1e7},
+        hyper={"steepness": 3.0, "similarity": "cosine"},
+        other={"steepness": 5.0, "similarity": "inner"},
+        shapes=((3, 4), (2, 4)),
+        native_op=("levenshtein", (3.0,)),
+    ),
+    *(
+        Row(
+            f"shortest_path.{part}",
+            lambda x, part=part, **hyper: getattr(
+                softly.algorithms.library.shortest_path(x.abs() + 0.1, **hyper), part
+            ),
+            limit,
+            {"steepness": 1e7},
+            hyper={"steepness": 3.0, "rounds": 8},
+            other={"steepness": 5.0, "rounds": 3},
+            shapes=((3, 3),),
+            native_op=("shortest_path", (3, 3, 8, 3.0)),
+            native_input=lambda x: x.flatten(1).t().abs() + 0.1,
+        )
+        for part, limit in [
+            ("distances", _grid_distances),
+            # A path is where the way from the one end and that from the other add up to the shortest.
+            ("path", lambda x: _on_shortest_path(x)),
+        ]
+    ),
+]
+
+
+def _on_shortest_path(x: Tensor) -> Tensor:
+    there, back = _grid_distances(x), _grid_distances(x.flip(-1, -2)).flip(-1, -2)
+    return (there + back - (x.abs() + 0.1) - there[..., -1:, -1:]).abs() < 1e-9
+
+
+ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]

@@ -1,6 +1,7 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import distributions, logic, native, selection, sorting, tnorms
+from softly import algorithms, distributions, logic, native, selection, sorting, tnorms
+from softly.algorithms import relax
 from softly.minmax import (
     Swap,
     argmax,
@@ -29,6 +30,7 @@ __all__ = [
     "TopKCrossEntropy",
     "TopKNetwork",
     "Swap",
+    "algorithms",
     "argmax",
     "argmin",
     "categorical_equal",
@@ -44,6 +46,7 @@ __all__ = [
     "native",
     "permutation",
     "rank",
+    "relax",
     "selection",
     "sort",
     "sorting",

@@ -79,13 +79,13 @@ def _reachable(x: Tensor, dtypes: Sequence[torch.dtype] = _FULL) -> bool:
     return _module is not None and x.device.type == "cpu" and x.dtype in dtypes and not transformed(x)
 
 
-def _plain(x: Tensor) -> bool:
-    """Whether nothing but autograd watches: no compiler, no transform, no mode that sees operators, no subclass."""
+def _observed(*tensors: Tensor) -> bool:
+    """Whether someone follows what is computed, or only pretends to compute it: the compiler, a mode, a subclass."""
     return (
-        type(x) in (Tensor, torch.nn.Parameter)
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and not torch._C._len_torch_dispatch_stack()
+        torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors)
     )
 
 
@@ -114,7 +114,7 @@ def constant(
         x = x.detach()
         if not _reachable(x):
             return reference(x, *constants)
-        return (forward if _plain(x) else op)(x.contiguous(), *constants)
+        return (op if _observed(x) else forward)(x.contiguous(), *constants)
 
     return apply
 
@@ -150,7 +150,7 @@ def operator(
     backward_op = torch.library.custom_op(f"softly::{name}_backward", backward, mutates_args=())
     single, leading = tensors == 1, 1 if tensors is None else tensors
 
-    def take(arguments: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Any]]:
+    def take(arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The tensors among the arguments, and what follows them."""
         return arguments[0] if tensors is None else arguments[:leading], arguments[leading:]
 
@@ -168,14 +168,14 @@ def operator(
     num_constants = len(inspect.signature(forward).parameters) - leading
 
     def gradients(
-        grad: Tensor, xs: Sequence[Tensor], kept: Sequence[Tensor], constants: Sequence[Any], wanted: list[bool]
+        run: Callable[..., Any], grad: Tensor, saved: Sequence[Tensor], constants: Sequence[Any], wanted: list[bool]
     ) -> list[Tensor | None]:
+        xs, kept = saved[: len(wanted)], saved[len(wanted) :]
         if torch.is_grad_enabled():
             # The gradient itself is to be differentiated: the reference can do that, to any order.
             chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
             found = iter(torch.autograd.grad(reference(*give(xs), *constants), chosen, grad, create_graph=True))
             return [next(found) if needed else None for needed in wanted]
-        run = backward if all(map(_plain, (grad, *xs))) else backward_op
         if single:
             return [run(grad.contiguous(), *xs, *kept, *constants)]
         result = run(grad.contiguous(), *give(xs), *kept, *constants, wanted)
@@ -183,37 +183,37 @@ def operator(
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         xs, ctx.constants = take(inputs)
-        ctx.number = len(xs)
         ctx.save_for_backward(*xs, *(output[1:] if isinstance(output, tuple) else ()))
 
     def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
-        xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
-        wanted = [bool(needed) for needed in take(ctx.needs_input_grad)[0]]
-        return (*give(gradients(grad, xs, kept, ctx.constants, wanted)), *[None] * num_constants)
+        wanted = list(take(ctx.needs_input_grad)[0])
+        return (*give(gradients(backward_op, grad, ctx.saved_tensors, ctx.constants, wanted)), *[None] * num_constants)
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 
-    class Kernel(torch.autograd.Function):
-        """The same without torch's dispatcher, whose way through Python costs more than many a kernel."""
+    class Direct(torch.autograd.Function):
+        """The same without torch.library, whose bookkeeping takes longer than a small kernel."""
 
         @staticmethod
         def forward(ctx: Any, constants: Sequence[Any], *xs: Tensor) -> Tensor:
             output = forward(*give(xs), *constants)
-            setup_context(ctx, (*give(xs), *constants), output)
-            return output[0] if isinstance(output, tuple) else output
+            result, *kept = output if isinstance(output, tuple) else (output,)
+            ctx.constants = constants
+            ctx.save_for_backward(*xs, *kept)
+            return result
 
         @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Any:
-            xs, kept = ctx.saved_tensors[: ctx.number], ctx.saved_tensors[ctx.number :]
-            return None, *gradients(grad, xs, kept, ctx.constants, list(ctx.needs_input_grad[1:]))
+        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+            wanted = list(ctx.needs_input_grad[1:])
+            return None, *gradients(backward, grad, ctx.saved_tensors, ctx.constants, wanted)
 
     def apply(*arguments: Any) -> Tensor:
         xs, constants = take(arguments)
         if not all(_reachable(x, dtypes) for x in xs):
             return reference(*arguments)
         xs = [x.contiguous() for x in xs]
-        if all(map(_plain, xs)):
-            return Kernel.apply(constants, *xs)
+        if not _observed(*xs):
+            return Direct.apply(constants, *xs)
         output = forward_op(*give(xs), *constants)
         return output[0] if isinstance(output, tuple) else output
 

@@ -1,6 +1,8 @@
 """Circuits against the models they come from, and against gates that are evaluated one by one."""
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -236,6 +238,29 @@ def test_trained_on_digits():
     assert torch.equal(circuit(x), softly.logic.training.evaluate(model, x))
     assert (circuit.predict(x)[1400:] == y[1400:]).float().mean() > 0.85
     assert torch.equal(circuit.predict(x.to(torch.uint8)), circuit.predict(x))
+
+
+def test_copies_and_pickles():
+    circuit = Circuit(4, layers_of(np.random.default_rng(0), 4, [9, 6]), k=3, tau=2.0, classes=["a", "b", "c"])
+    x = all_bits(4)
+    expected = circuit(x)
+    for other in (copy.deepcopy(circuit), pickle.loads(pickle.dumps(circuit))):
+        np.testing.assert_array_equal(other(x), expected)
+        assert other.classes == circuit.classes
+
+
+def test_estimators_predict_with_their_circuit():
+    pytest.importorskip("sklearn", reason="the estimators are scikit-learn's")
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 3))
+    y = (X[:, 0] > 0.2).astype(int)
+    model = softly.logic.LogicClassifier((60, 60), epochs=10, learning_rate=0.05, random_state=0).fit(X, y)
+    network = softly.logic.training.evaluate(model.network_, torch.tensor(X))
+    assert torch.equal(model.circuit_(torch.tensor(X)), network)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.circuit_.predict(X)])
+    regressor = softly.logic.LogicRegressor((60, 60), epochs=3, link="logit", random_state=0).fit(X, X[:, 0])
+    assert regressor.circuit_.logit_size == 60
+    assert regressor.predict(X).shape == (200,)
 
 
 def test_summary():

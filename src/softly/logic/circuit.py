@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -167,20 +167,15 @@ class Circuit:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a safetensors file: four bits a gate, wiring by its seed where it has one."""
-        formats.save(
-            path,
-            {
-                "num_inputs": self.num_inputs,
-                "layers": self.layers,
-                "k": self.k,
-                "tau": self.tau,
-                "beta": self.beta,
-                "logit_size": self.logit_size,
-                "comparisons": self.comparisons,
-                "columns": self.columns,
-                "classes": self.classes,
-            },
-        )
+        formats.save(path, self._arguments())
+
+    def _arguments(self) -> dict[str, Any]:
+        names = ("num_inputs", "layers", "k", "tau", "beta", "logit_size", "comparisons", "columns", "classes")
+        return {name: getattr(self, name) for name in names}
+
+    def __reduce__(self) -> Any:
+        # What it was made of; what the kernels made of that belongs to this process.
+        return _restore, (self._arguments(),)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Circuit:
@@ -192,6 +187,10 @@ class Circuit:
             f"Circuit({self.num_inputs} bits, {sum(len(layer.gates) for layer in self.layers):,} gates in "
             f"{len(self.layers)} layers, {self.netlist.num_gates:,} after simplification, k={self.k})"
         )
+
+
+def _restore(arguments: dict[str, Any]) -> Circuit:
+    return Circuit(**arguments)
 
 
 def discretize(model: nn.Module, *, columns: Sequence[str] = (), classes: Sequence[str] = ()) -> Circuit:

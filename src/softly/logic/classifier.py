@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from softly.logic._progress import progress
+from softly.logic.circuit import Circuit, discretize
 from softly.logic.encodings import Encoding, Thermometer
 from softly.logic.layers import Logit
 from softly.logic.network import LogicNetwork
@@ -112,7 +113,7 @@ class _LogicEstimator(BaseEstimator):
         make: Callable[[int, int], nn.Module],
         loss: Callable[[Tensor, Tensor], Tensor],
         score: Callable[[Tensor, Tensor], float],
-    ) -> tuple[LogicNetwork, nn.Module]:
+    ) -> tuple[LogicNetwork, Circuit]:
         """Train what ``make(bits, seed)`` gives, a network or a sequence that begins with one."""
         name = f"softly.logic.{type(self).__name__}"
         if self.epochs < 1 or self.batch_size < 1:
@@ -133,7 +134,7 @@ class _LogicEstimator(BaseEstimator):
             self._run(model, (bits[train], y[train]), (bits[validation], y[validation]), loss, score)
         network = model if isinstance(model, LogicNetwork) else model[0]  # type: ignore[index]
         network.encoding = encoding
-        return network, model.eval()
+        return network, discretize(model.eval())
 
     def _run(
         self,
@@ -166,7 +167,7 @@ class _LogicEstimator(BaseEstimator):
 
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return evaluate(self._model, torch.tensor(self._validated(X, reset=False)))
+        return self.circuit_(torch.tensor(self._validated(X, reset=False)))
 
 
 def _at_least_two(encoding: Encoding) -> None:
@@ -199,6 +200,7 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
 
     Attributes:
         network_: The `LogicNetwork`, with its encoding.
+        circuit_: Its `Circuit`, which predicts, and can be saved and exported.
         classes_: The classes.
         n_iter_, loss_curve_, validation_scores_: Epochs, and what they reached.
 
@@ -220,7 +222,7 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         if k < 2:
             raise ValueError(f"softly.logic.LogicClassifier: y must have at least two classes, got one class: {y[0]}.")
         tau = math.sqrt(self._size(k)) if self.tau is None else self.tau
-        self.network_, self._model = self._learn(
+        self.network_, self.circuit_ = self._learn(
             torch.tensor(X),
             torch.tensor(labels),
             lambda bits, seed: self._network(bits, k, tau=tau, beta=0.0, seed=seed),
@@ -320,7 +322,7 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         def error(scores: Tensor, wanted: Tensor) -> Tensor:
             return ((scores.squeeze(-1) - wanted) / unit).square().mean()
 
-        self.network_, self._model = self._learn(
+        self.network_, self.circuit_ = self._learn(
             torch.tensor(X),
             torch.tensor((y - self._shift) / self._scale),
             make,

@@ -33,6 +33,7 @@ STOPS = (
     Stop("The relaxed minimum", "minimum"),
     Stop("Sorting", "sorting"),
     Stop("Top-k", "topk"),
+    Stop("Your own algorithm", "programs"),
     Stop("Logic gate networks", "logic"),
 )
 

@@ -1,0 +1,70 @@
+"""Relaxed programs (chapter 2): algorithms written as usual, differentiable in their inputs."""
+
+from softly.algorithms import library
+from softly.algorithms.conditions import (
+    GT,
+    LT,
+    ArgMax,
+    ArgMin,
+    CatProbEq,
+    CosineSimilarity,
+    Eq,
+    GEq,
+    IsFalse,
+    IsTrue,
+    LEq,
+    Max,
+    Min,
+    NEq,
+)
+from softly.algorithms.indexing import filter_weights
+from softly.algorithms.language import (
+    Algorithm,
+    For,
+    If,
+    Input,
+    Let,
+    LetInt,
+    Output,
+    Print,
+    Var,
+    VarInt,
+    While,
+)
+from softly.algorithms.program import Program
+from softly.algorithms.python import RelaxedFunction, relax, steepness, unmerged
+
+__all__ = [
+    "Algorithm",
+    "ArgMax",
+    "ArgMin",
+    "CatProbEq",
+    "CosineSimilarity",
+    "Eq",
+    "For",
+    "GEq",
+    "GT",
+    "If",
+    "Input",
+    "IsFalse",
+    "IsTrue",
+    "LEq",
+    "LT",
+    "Let",
+    "LetInt",
+    "Max",
+    "Min",
+    "NEq",
+    "Output",
+    "Print",
+    "Program",
+    "RelaxedFunction",
+    "Var",
+    "VarInt",
+    "While",
+    "filter_weights",
+    "library",
+    "relax",
+    "steepness",
+    "unmerged",
+]

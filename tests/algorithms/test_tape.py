@@ -1,0 +1,171 @@
+"""Recorded programs give what the programs give, in value and in derivatives of any order."""
+
+import pytest
+import torch
+
+import softly
+from softly import native
+from softly.algorithms import library, recorder
+
+relax = softly.relax
+
+
+def draw(seed, *shape, dtype=torch.float64):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def letters(seed, n):
+    return torch.softmax(3 * draw(seed, 40, n, 3), -1)
+
+
+def clip(x, low, high):
+    if x < low:
+        return low
+    if x > high:
+        return high
+    return x
+
+
+def mathematics(x, y):
+    a = torch.exp(-x) + torch.log(y + 1) * torch.sqrt(y) - torch.tanh(x) / (1 + abs(y))
+    b = torch.sin(x) * torch.cos(y) + torch.atan(x) + torch.log1p(y) - torch.expm1(x * 0.1) + torch.square(x)
+    c = torch.minimum(x, y) + torch.maximum(x, -y) + torch.clamp(x, 0.2, 0.7) + torch.relu(x - y) + x**3 + y**-2
+    d = torch.where(x > y, x, y * 2) + torch.reciprocal(y + 1) + x**1.5 + torch.floor(3 * x) + x % 0.3 + torch.sign(x)
+    return a + b + c + d
+
+
+def arrays(grid, vector):
+    moved = torch.cat([grid.T[1:], vector.reshape(1, 2)])
+    scaled = torch.softmax(moved, -1) * 2 + grid.mean(0) - vector.amax()
+    product = grid @ vector
+    total = scaled.sum() + product.prod() + torch.flip(vector, [0])[0] + vector.amin()
+    return scaled, total
+
+
+CASES = {
+    "bubble_sort": (library.bubble_sort, (draw(0, 40, 5),)),
+    "insertion_sort": (library.insertion_sort, (draw(0, 40, 4),)),
+    "binary_search": (library.binary_search, (draw(0, 40, 5).sort(1).values, draw(1, 40))),
+    "levenshtein": (library.levenshtein_program, (letters(0, 3), letters(1, 4))),
+    "dynamic_time_warping": (library.dynamic_time_warping, (draw(0, 40, 3), draw(1, 40, 4))),
+    "knapsack": (library.knapsack, (draw(0, 40, 3), [1, 2, 3], 4)),
+    "viterbi": (library.viterbi, (draw(0, 40, 3, 2), draw(1, 40, 2, 2))),
+    "shortest_path": (library.shortest_path_program, (draw(0, 40, 2, 3),)),
+    "floyd_warshall": (library.floyd_warshall, (draw(0, 40, 3, 3),)),
+    "connected_components": (library.connected_components, (draw(0, 40, 3, 3),)),
+    "decision_tree": (library.decision_tree, (draw(0, 40, 2), (0, 0.4, 1.0, (1, 0.6, 5.0, 7.0)))),
+    "gcd": (library.gcd.using(max_iterations=5, steepness=2.0), (draw(0, 40), draw(1, 40))),
+    "clip": (relax(clip, steepness=4.0), (draw(0, 40), 0.3, 0.6)),
+    "mathematics": (relax(mathematics), (draw(0, 40), draw(1, 40) + 0.5)),
+    "arrays": (relax(arrays), (draw(0, 40, 2, 2), draw(1, 40, 2))),
+}
+
+
+def outcome(function, arguments, seed=3):
+    tensors = [a.requires_grad_() for a in arguments if isinstance(a, torch.Tensor)]
+    values = torch.utils._pytree.tree_leaves(function(*arguments))
+    generator = torch.Generator().manual_seed(seed)
+    total = sum((v * torch.rand(v.shape, generator=generator, dtype=torch.float64)).sum() for v in values)
+    return values, torch.autograd.grad(total, tensors)
+
+
+@pytest.mark.filterwarnings("ignore:softly.relax. a while loop was cut off:UserWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_a_tape_gives_what_the_function_gives(name):
+    function, arguments = CASES[name]
+    torch.testing.assert_close(outcome(function.tape(), arguments), outcome(function, arguments), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in softly.distributions.names() if n not in ("gamma", "levy", "wigner")])
+def test_tapes_of_every_distribution(name):
+    @relax(distribution=name, steepness=1.7)
+    def choose(x, y):
+        return x * 2 if x > y else y
+
+    arguments = (4 * draw(0, 40) - 2, draw(1, 40))
+    torch.testing.assert_close(outcome(choose.tape(), arguments), outcome(choose, arguments))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch", [1, 3, 31, 32, 33, 200])
+def test_kernel_equals_reference(dtype, batch, monkeypatch):
+    tape = library.bubble_sort.tape()
+    results = []
+    x = draw(0, batch, 4, dtype=dtype).requires_grad_()
+    for module in (native._module, None):
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "_module", module)
+            array, swaps = tape(x)
+            gradient = torch.autograd.grad((array * torch.arange(4)).sum() + swaps.sum(), x)
+            results.append((array, swaps, *gradient))
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(results[0], results[1], atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.native
+def test_the_operations_have_the_numbers_of_the_kernels():
+    if native.available():
+        assert native.function("tape_operations")() == recorder.OPERATIONS
+
+
+def test_derivatives_of_derivatives():
+    tape = library.bubble_sort.tape()
+    x = draw(0, 2, 3).requires_grad_()
+    assert torch.autograd.gradcheck(tape, x)
+    assert torch.autograd.gradgradcheck(tape, x)
+    function = lambda y: tape(y)[0].square().sum()  # noqa: E731
+    torch.testing.assert_close(
+        torch.func.hessian(function)(x.detach()), torch.autograd.functional.hessian(function, x.detach())
+    )
+
+
+def test_one_recording_for_each_shape_and_hard_argument():
+    tape = library.knapsack.tape()
+    for capacity, batch in ((3, 2), (3, 5), (4, 2)):
+        values = draw(0, batch, 2)
+        torch.testing.assert_close(tape(values, [1, 2], capacity), library.knapsack(values, [1, 2], capacity))
+    assert len(tape._recordings) == 2
+
+
+def test_a_tape_takes_the_batch_as_the_function_does():
+    pair = library.dynamic_time_warping.using(batch_dims=2)
+    a, b = draw(0, 2, 3, 4), draw(1, 2, 3, 2)
+    torch.testing.assert_close(pair.tape()(a, b), pair(a, b))
+    shared = library.dynamic_time_warping.using(in_dims=(0, None))
+    template = draw(2, 3).requires_grad_()
+    torch.testing.assert_close(
+        torch.autograd.grad(shared.tape()(a[0], template).sum(), template),
+        torch.autograd.grad(shared(a[0], template).sum(), template),
+    )
+
+
+OUTSIDE = torch.ones(2, requires_grad=True)
+
+
+def test_what_can_not_be_recorded():
+    @relax
+    def captured(x):
+        return x * OUTSIDE[0]
+
+    @relax
+    def sorting(x):
+        return torch.cumsum(x, 0)
+
+    with pytest.raises(TypeError, match="captured can't be recorded: a tensor from outside requires a gradient"):
+        captured.tape()(torch.ones(3))
+    with pytest.raises(TypeError, match="sorting can't be recorded: there is no instruction for torch's cumsum"):
+        sorting.tape()(torch.ones(3, 2))
+    with pytest.raises(TypeError, match="a tape needs a steepness that is a number"):
+        relax(clip, steepness=torch.tensor(2.0)).tape()
+    with pytest.raises(TypeError, match=r"a tape takes floating-point tensors, got torch\.int64"):
+        library.knapsack.tape()(torch.ones(2, 2, dtype=torch.int64), [1, 1], 2)
+
+
+@pytest.mark.native
+def test_operator_is_registered_properly():
+    tape = library.bubble_sort.tape()
+    tape(draw(0, 2, 3))
+    (recording,) = tape._recordings.values()
+    x = draw(0, 3, 5).requires_grad_()
+    torch.library.opcheck(torch.ops.softly.tape, (x, recording.code, recording.constants, recording.outputs))

@@ -39,10 +39,4 @@ SOFTLY_DECLARE(
                        const int64_t* sizes, const double* factors, int64_t depth, int64_t inputs, int64_t batch,
                        int64_t groups, const typename Computed<S>::type* grad, S* grad_rows,
                        typename Computed<S>::type* grad_coefficients, int threads);
-
-    // coefficients (n, 4) of the mixtures of sixteen gates by the softmax of weights (n, 16), and its gradient.
-    template <typename T>
-    void gate_coefficients(const T* weights, T* coefficients, int64_t n, int threads);
-    template <typename T>
-    void gate_coefficients_backward(const T* weights, const T* grad, T* grad_weights, int64_t n, int threads);
 )

@@ -9,6 +9,7 @@
 #include <nanobind/nanobind.h>
 
 #include "distributions.h"
+#include "gate_coefficients.h"
 #include "grid.h"
 #include "isa.h"
 #include "isotonic.h"

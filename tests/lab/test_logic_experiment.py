@@ -150,3 +150,13 @@ def test_real_data_fits_its_encoding(name, sizes):
     bits = network.encoding(x[:1000])
     assert bits.shape[1] == network.layers[0].in_dim
     assert bits.any(0).double().mean() > 0.5
+
+
+def test_best_epoch_on_the_training_data_is_kept(config):
+    with pytest.raises(ValueError, match="reports at the end only"):
+        learn(replace(config, select=True), 0)
+    network, _ = learn(replace(config, select=True, report=30, epochs=30), 0)
+    last, _ = learn(replace(config, report=30, epochs=30), 0)
+    (x, y), _ = toy(0)
+    assert logic.accuracy(network.eval()(x), y) >= logic.accuracy(last.eval()(x), y)
+    assert not torch.equal(network.layers[0].weight, last.layers[0].weight)

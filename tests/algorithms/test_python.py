@@ -282,6 +282,26 @@ def test_transforms_and_compilation(function, shapes):
         torch.testing.assert_close(reverse, forward)
 
 
+TABLE = torch.tensor([1.0, 2.0, 4.0])
+LEARNED = torch.nn.Parameter(torch.ones(2))
+
+
+def test_compiled_programs_may_know_constants_but_no_parameters():
+    def lookup(x):
+        return x * TABLE[1] if x > 0 else TABLE.sum()
+
+    def learned(x):
+        return x * LEARNED[1]
+
+    x = torch.randn(3)
+    relaxed = softly.relax(lookup)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(relaxed, backend="aot_eager", fullgraph=True)(x), relaxed(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="pass it as an argument"):
+        torch.compile(softly.relax(learned), backend="aot_eager", fullgraph=True)(x)
+
+
 def test_half_precision_and_empty_batches():
     x = torch.randn(4, 5, dtype=torch.bfloat16, generator=RNG)
     array, _ = library.bubble_sort(x)

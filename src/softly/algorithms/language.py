@@ -111,6 +111,7 @@ class Var:
         if not isinstance(value, Tensor):
             raise TypeError(f"softly.algorithms.Var: {self.name!r} must be a tensor, got {type(value).__name__}.")
         engine = state.engine
+        value = compiled.known(value) if engine.static else value
         value = value.detach().to(engine.device, engine.dtype if value.dtype.is_floating_point else value.dtype)
         state.values[self.name] = engine.outer(value)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from softly.algorithms import indexing
+from softly.algorithms import compiled, indexing
 from softly.algorithms.arrays import Array, Categorical, Store, number
 from softly.algorithms.comparators import Comparators, constant
 from softly.algorithms.options import Settings
@@ -125,7 +125,11 @@ class Values:
 
     def outer(self, value: Any) -> Any:
         """A value from outside of the program, which has no batch."""
-        return self.array(value) if type(value) in (Tensor, torch.nn.Parameter) and value.ndim else value
+        if type(value) not in (Tensor, torch.nn.Parameter):
+            return value
+        if self.static:
+            value = compiled.known(value)
+        return self.array(value) if value.ndim else value
 
     def dense(self, value: Any, ndim: int = 0) -> Any:
         """Arrays and categorical positions as batched tensors, with ones after the batch up to ``ndim`` dimensions."""

@@ -435,6 +435,24 @@ def test_infinities():
     assert grad.isfinite().all()
 
 
+def smallest_of(values):
+    best = math.inf
+    for v in values:
+        if v < best:
+            best = v
+    return best
+
+
+def test_infinities_in_functions_that_are_called():
+    @relax()
+    def through(array):
+        return smallest_of(array) + 1
+
+    x = torch.randn(4, 3, dtype=torch.float64)
+    close(through(x), relax()(smallest_of)(x) + 1)
+    assert through(x).isfinite().all()
+
+
 def test_nan_is_not_hidden():
     x = torch.tensor([[1.0, math.nan, 2.0, 3.0, 4.0]])
     assert relax()(conditional_swap)(x.roll(2, 1))[0].isnan().all()

@@ -15,7 +15,7 @@ from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, num
 from softly.algorithms.engine import Engine
 from softly.algorithms.intrinsics import INTRINSICS, relaxed_sorted
 from softly.algorithms.journals import Names
-from softly.algorithms.lowering import lower
+from softly.algorithms.lowering import Lowered, lower
 
 # Functions of single numbers, which need no care for the batch.
 _ELEMENTWISE = {
@@ -274,7 +274,9 @@ class Runtime(Engine):
         if anything and isinstance(function, FunctionType):
             lowered = _helper(function)
             if lowered is not None:
-                return self.invoke(lambda: lowered(self, *args, **kwargs), function.__name__)
+                if lowered.infinite:
+                    self.guard()
+                return self.invoke(lambda: lowered.function(self, *args, **kwargs), function.__name__)
         return self.outer(function(*args, **kwargs))
 
     def torch_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -348,14 +350,14 @@ class Runtime(Engine):
         return bool(condition)
 
 
-_helpers: WeakKeyDictionary[Callable[..., Any], Callable[..., Any] | None] = WeakKeyDictionary()
+_helpers: WeakKeyDictionary[Callable[..., Any], Lowered | None] = WeakKeyDictionary()
 
 
-def _helper(function: FunctionType) -> Callable[..., Any] | None:
+def _helper(function: FunctionType) -> Lowered | None:
     """A plain function that a program calls, lowered as the program is; None where it can only be called as it is."""
     if function not in _helpers:
         try:
-            _helpers[function] = lower(function).function
+            _helpers[function] = lower(function)
         except (SyntaxError, OSError):
             _helpers[function] = None
     return _helpers[function]

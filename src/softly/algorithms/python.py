@@ -114,6 +114,9 @@ class RelaxedFunction:
         if torch.compiler.is_compiling():
             return self._graph(args, kwargs, self._learned())
         leaves = _pytree.tree_leaves((args, kwargs))
+        arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
+        if arrays:  # called by a function that itself was called by a program
+            return self.__relaxed_call__(arrays[0].engine, args, kwargs)
         if any(isinstance(leaf, Copying) for leaf in leaves) or not any(isinstance(leaf, Tensor) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by a plain run, or with nothing to relax
         static = any(native.transformed(leaf) for leaf in leaves if isinstance(leaf, Tensor))
@@ -138,6 +141,8 @@ class RelaxedFunction:
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness
+        if self._lowered.infinite:
+            engine.guard()
         # A function that calls itself does so with the options that it was called with.
         settings = engine.running.get(self.function, self.settings)
         engine.configure(dataclasses.replace(settings, hard=settings.hard or caller[0].hard))
@@ -355,7 +360,7 @@ def relax(
         tnorm: Combines probabilities in ``and`` and ``or``.
         hard: Decide exactly, on the same engine.
         batch_dims: The number of leading dimensions of every tensor that are not the function's business.
-        in_dims: For each positional argument 0, or None where its tensors have no batch.
+        in_dims: For each positional argument 0, or None where its tensors have no batch. Parameters never have one.
         max_iterations: Where a relaxed ``while`` is cut off.
         tolerance: A probability that is negligible, for the whole batch, to a branch or loop.
         max_paths: How many paths an `unmerged` block may have.

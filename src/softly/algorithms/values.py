@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -39,6 +40,11 @@ class Values:
         self.settings = settings
         self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
         self.steepen(settings.steepness)
+
+    def guard(self) -> None:
+        """Expect infinities from now on."""
+        self.guarded = True
+        self.comparators = replace(self.comparators, guarded=True)
 
     def steepen(self, steepness: float | Tensor) -> None:
         """Compare with another steepness from now on."""

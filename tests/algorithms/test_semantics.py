@@ -338,6 +338,24 @@ def test_partial_jumps_condition_the_rest():
     close(nested(X, Y), a * b * 10 + a * (1 - b) * 1 + (1 - a) * 2)
 
 
+def test_states_that_nobody_is_in_stay_harmless():
+    @relax(steepness=1e6)
+    def early(x):
+        for _ in range(2):
+            if x > 0:
+                return x
+            if x < -5:
+                continue
+            x = 1 / x
+        return x
+
+    x = torch.tensor([2.0, -4.0, -8.0], dtype=torch.float64, requires_grad=True)
+    value = early(x)
+    close(value, torch.tensor([2.0, -4.0, -8.0]))
+    assert torch.autograd.grad(value.sum(), x)[0].isfinite().all()
+    close(early.using(hard=True)(x), torch.tensor([2.0, -4.0, -8.0]))
+
+
 def test_jumps_in_a_relaxed_while():
     @relax(tolerance=0.0, max_iterations=60)
     def loop(x, y):

@@ -49,7 +49,8 @@ class Joining(Journals):
                 return self.release(names)
             total = mass_yes + mass_no
             parent.mass = self.times(parent.mass, total)
-            weight = mass_yes / torch.where(total > 0, total, 1.0)
+            # Where nobody is left any mixture will do, as long as it is a state that can be calculated with.
+            weight = torch.where(total > 0, mass_yes / torch.where(total > 0, total, 1.0), p)
         if not written_yes and not written_no:
             return tuple(self.mix(weight, names_yes, names_no, labels))
         places = {**written_yes, **written_no} if written_no else written_yes
@@ -104,7 +105,8 @@ class Joining(Journals):
         total: Mass = None
         if lossy:
             total = sum(masses[1:], masses[0])
-            masses = [mass / torch.where(total > 0, total, 1.0) for mass in masses]
+            left, safe = total > 0, torch.where(total > 0, total, 1.0)
+            masses = [torch.where(left, mass / safe, 1.0 / len(masses)) for mass in masses]
         joined = self.join_values(masses, rows, (*labels, *["an entry"] * len(places)))
         count = len(labels)
         for (container, key, _), value in zip(places.values(), joined[count:], strict=True):

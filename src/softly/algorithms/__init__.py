@@ -37,6 +37,7 @@ from softly.algorithms.language import (
 )
 from softly.algorithms.program import Program
 from softly.algorithms.python import RelaxedFunction, relax, steepness, unmerged
+from softly.algorithms.tape import Tape
 
 __all__ = [
     "Algorithm",
@@ -63,6 +64,7 @@ __all__ = [
     "Print",
     "Program",
     "RelaxedFunction",
+    "Tape",
     "Var",
     "VarInt",
     "While",

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, number, relaxed
+from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, floor_divide, number, relaxed
 from softly.algorithms.engine import Engine
 from softly.algorithms.intrinsics import INTRINSICS, relaxed_sorted
 from softly.algorithms.journals import Names
@@ -61,7 +61,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Sub": operator.sub,
     "Mult": operator.mul,
     "Div": operator.truediv,
-    "FloorDiv": operator.floordiv,
+    "FloorDiv": floor_divide,
     "Mod": operator.mod,
     "Pow": operator.pow,
     "MatMult": operator.matmul,
@@ -241,6 +241,9 @@ class Runtime(Engine):
         if type(value) in (int, float) and type(old) is Tensor and old.dtype is self.dtype:
             value = self.constant(value)
         return _UPDATES[operation](old, value)
+
+    def floor_divide(self, a: Any, b: Any) -> Any:
+        return floor_divide(a, b) if type(a) is Tensor or type(b) is Tensor else a // b
 
     def block(self, manager: Any, entry: Names, labels: tuple[str, ...]) -> Any:
         """A ``with`` statement of a program."""

@@ -415,6 +415,12 @@ class Lowering(ast.NodeTransformer):
             return ast.copy_location(engine_call("not_", self.visit(node.operand)), node)
         return ast.copy_location(ast.UnaryOp(node.op, self.visit(node.operand)), node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if isinstance(node.op, ast.FloorDiv):
+            return ast.copy_location(engine_call("floor_divide", left, right), node)
+        return ast.copy_location(ast.BinOp(left, node.op, right), node)
+
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         test = self.condition(node.test)
         check = not (_cheap([node.body]) and _cheap([node.orelse]))

@@ -7,6 +7,8 @@ import softly
 from softly import native
 from softly.algorithms import library, recorder
 
+from . import listings
+
 relax = softly.relax
 
 
@@ -138,6 +140,15 @@ def test_a_tape_takes_the_batch_as_the_function_does():
         torch.autograd.grad(shared.tape()(a[0], template).sum(), template),
         torch.autograd.grad(shared(a[0], template).sum(), template),
     )
+
+
+def test_tapes_of_the_chapters_listings():
+    x = draw(0, 9, 4).requires_grad_()
+    sort = listings.bubble_sort(softly.algorithms)
+    torch.testing.assert_close(outcome(sort.tape(), (x,)), outcome(sort, (x,)), atol=1e-6, rtol=1e-6)
+    strings = (letters(0, 3), letters(1, 2))
+    edits = listings.levenshtein(softly.algorithms)
+    torch.testing.assert_close(outcome(edits.tape(), strings), outcome(edits, strings))
 
 
 def test_a_tape_under_compilation():

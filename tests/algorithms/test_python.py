@@ -149,6 +149,14 @@ def test_errors_in_a_program_name_its_line():
         softly.relax(program)(torch.ones(2))
 
 
+def test_values_stay_inside():
+    def peek(x):
+        return x.item()
+
+    with pytest.raises(TypeError, match=r"test_python\.py:\d+: item\(\) takes a value out of the program"):
+        softly.relax(peek)(torch.ones(2))
+
+
 def test_relaxed_lengths_are_refused():
     def positive(x):
         return [v for v in x if v > 0]

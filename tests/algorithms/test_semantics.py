@@ -373,6 +373,26 @@ def test_jumps_in_a_relaxed_while():
     assert loop(torch.tensor([5.0]), torch.tensor([-9.0])).item() == pytest.approx(6, abs=0.3)
 
 
+def test_exceptions_are_raised_where_the_plain_program_would():
+    @relax()
+    def root(x):
+        if x < 0:
+            raise ValueError("negative")
+        assert x < 100, "too large"
+        if x > 1:
+            return 2.0
+        return x
+
+    x = torch.tensor([0.5, 3.0], dtype=torch.float64)
+    p = sigmoid(2 * (x - 1))
+    # What would have raised is left out, and the rest is the whole.
+    close(root(x), p * 2 + (1 - p) * x)
+    with pytest.raises(ValueError, match="negative"):
+        root(torch.tensor([0.5, -0.1]))
+    with pytest.raises(AssertionError, match="too large"):
+        root(torch.tensor([101.0]))
+
+
 def test_for_else():
     @relax()
     def search(values):

@@ -79,6 +79,13 @@ class Joining(Journals):
         else:
             self.write(container, key, value)
 
+    @staticmethod
+    def normalised(masses: list[Mass]) -> tuple[list[Mass], Mass]:
+        """Masses that sum to 1, and what they summed to; all alike where nobody is left."""
+        total: Any = sum(masses[1:], masses[0])
+        left, safe = total > 0, torch.where(total > 0, total, 1.0)
+        return [torch.where(left, mass / safe, 1.0 / len(masses)) for mass in masses], total
+
     def join_exits(self, exits: Any, names: Names, labels: tuple[str, ...], lossy: bool) -> tuple[Names, Mass]:
         """Join the states in which a region was left, and close its journal."""
         journal = self.journals.pop()
@@ -104,9 +111,7 @@ class Joining(Journals):
             rows.append(row)
         total: Mass = None
         if lossy:
-            total = sum(masses[1:], masses[0])
-            left, safe = total > 0, torch.where(total > 0, total, 1.0)
-            masses = [torch.where(left, mass / safe, 1.0 / len(masses)) for mass in masses]
+            masses, total = self.normalised(masses)
         joined = self.join_values(masses, rows, (*labels, *["an entry"] * len(places)))
         count = len(labels)
         for (container, key, _), value in zip(places.values(), joined[count:], strict=True):

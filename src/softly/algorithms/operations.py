@@ -329,6 +329,8 @@ class Runtime(Engine):
             if name == "count":
                 return sum(self.column(e) for e in equal)
             raise self.error(TypeError, "index() of a relaxed value; write the search as a loop")
+        if kind in (Tensor, Array) and name in ("item", "numpy"):
+            raise self.error(TypeError, f"{name}() takes a value out of the program; calculate with the value itself")
         if kind is Tensor:
             return self.torch_call(getattr(Tensor, name), (value, *args), kwargs)
         if kind is Array and name in ("argmax", "argmin") and not args and not kwargs:
@@ -346,11 +348,6 @@ class Runtime(Engine):
             return entries.index(max(entries) if sign > 0 else min(entries))
         tensor = self.array(values).tensor().flatten(1)
         return Categorical(self.comparators.largest(tensor, self.steepness if sign > 0 else self.downhill))
-
-    def assert_(self, condition: Any) -> bool:
-        if isinstance(condition, RELAXED):
-            raise self.error(TypeError, "an assertion about a relaxed value can't be decided")
-        return bool(condition)
 
 
 _helpers: WeakKeyDictionary[Callable[..., Any], Lowered | None] = WeakKeyDictionary()

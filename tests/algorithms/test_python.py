@@ -133,6 +133,8 @@ def test_a_function_typed_at_a_prompt_says_so():
         ({"batch_dims": -1}, "batch_dims must be >= 0, got -1"),
         ({"in_dims": (1,)}, r"in_dims holds 0 and None"),
         ({"distribution": "normal"}, "unknown distribution 'normal'"),
+        ({"variables": {"z": 2.0}}, "variables names 'z', which sign doesn't have"),
+        ({"variables": {"x": -2.0}}, "steepness must be positive and finite, got -2.0"),
     ],
 )
 def test_options_are_checked(options, message):

@@ -1,5 +1,9 @@
 """The fused operators are the programs, and keep their promises beyond what the contract asks."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +60,32 @@ def test_shortest_path_is_dijkstras(seed, h, w):
     expected = [dijkstra(c) for c in costs.numpy()]
     near(paths, np.array([p for p, _ in expected]))
     near(distances, np.array([d for _, d in expected]))
+
+
+PORTABLE = """
+import torch, softly
+from softly.algorithms import library
+
+torch.manual_seed(0)
+x = torch.randn(37, 5, dtype=torch.float64, requires_grad=True)
+costs = (torch.rand(13, 3, 4, dtype=torch.float64) + 0.1).requires_grad_()
+s, t = (torch.rand(13, n, 3, dtype=torch.float64).requires_grad_() for n in (3, 4))
+results = [*library.bubble_sort.tape()(x), *library.shortest_path(costs), library.levenshtein(s, t).matrix]
+total = sum(r.sin().sum() for r in results)
+results += torch.autograd.grad(total, (x, costs, s, t))
+torch.save((softly.native.isa(), results), path)
+"""
+
+
+@pytest.mark.native
+def test_portable_kernels_give_the_same(tmp_path):
+    portable, here = tmp_path / "portable.pt", tmp_path / "here.pt"
+    environment = {**os.environ, "SOFTLY_ISA": "portable"}
+    subprocess.run([sys.executable, "-c", f"path = {str(portable)!r}\n{PORTABLE}"], env=environment, check=True)
+    exec(PORTABLE, {"path": here})
+    (isa, expected), (_, actual) = torch.load(portable), torch.load(here)
+    assert isa in ("portable", None)
+    torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-10)
 
 
 def test_walls():

@@ -181,6 +181,18 @@ def test_real_valued_positions():
     torch.testing.assert_close(read(a, i), (weights * a).sum(1))
 
 
+def test_transforms_and_compilation():
+    module = listings.bubble_sort(softly.algorithms)
+    x = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    sort = lambda y: module(y)[0]  # noqa: E731
+    torch._dynamo.reset()
+    compiled = torch.compile(sort, backend="aot_eager", fullgraph=True)
+    result, expected = compiled(x), sort(x)
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(torch.autograd.grad(result.sin().sum(), x), torch.autograd.grad(expected.sin().sum(), x))
+    torch.testing.assert_close(torch.func.jacrev(sort)(x.detach()), torch.func.jacfwd(sort)(x.detach()))
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

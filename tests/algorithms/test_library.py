@@ -74,6 +74,14 @@ def test_bubble_sort_loss_is_the_probability_of_any_swap():
 
 
 @thousand
+@given(seeds, st.integers(2, 6))
+def test_bubble_sort_loss_tells_sorted_arrays_from_others(seed, n):
+    x = draw(seed, BATCH, n)
+    x[::2] = x[::2].sort(1).values
+    near(steep(library.bubble_sort_loss)(x), (np.diff(x, axis=1) < 0).any(1).astype(float))
+
+
+@thousand
 @given(seeds, st.integers(1, 6))
 def test_insertion_sort(seed, n):
     x = draw(seed, BATCH, n)
@@ -169,10 +177,14 @@ def test_shortest_path(seed, h, w):
     near(distances, [d for _, d in expected])
 
 
-def test_bellman_ford_until_nothing_changes():
-    costs = 0.1 + draw(0, BATCH, 3, 4)
-    distances = library.bellman_ford.using(steepness=1e6)(costs)
-    near(distances, [dijkstra(c)[1] for c in costs.numpy()], 2e-3)
+@thousand
+@given(seeds, st.integers(1, 3), st.integers(1, 3))
+def test_bellman_ford_until_nothing_changes(seed, h, w):
+    costs = 0.1 + draw(seed, BATCH, h, w)
+    paths, distances = library.bellman_ford.using(steepness=1e7)(costs, 1e-5)
+    expected = [dijkstra(c) for c in costs.numpy()]
+    near(paths, [p for p, _ in expected])
+    near(distances, [d for _, d in expected], 1e-4)
 
 
 @thousand
@@ -266,6 +278,8 @@ CASES = {
     "shortest_path": (lambda c: library.shortest_path_program(c)[0], inputs((2, 3))),
     "shortest_path distances": (lambda c: library.shortest_path_program(c)[1], inputs((2, 3))),
     "bellman_ford": (library.bellman_ford.using(max_iterations=4), inputs((2, 2))),
+    "shortest_path, fused": (lambda c: torch.stack(library.shortest_path(c)), inputs((2, 3))),
+    "levenshtein, fused": (lambda s, t: library.levenshtein(s, t).matrix, strings(2, 3)),
     "floyd_warshall": (library.floyd_warshall, inputs((3, 3))),
     "connected_components": (lambda a: torch.stack(library.connected_components(a), 1), inputs((3, 3))),
     "decision_tree": (lambda x: library.decision_tree(x, TREE), inputs((2,))),

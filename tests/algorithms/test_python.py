@@ -133,6 +133,8 @@ def test_a_function_typed_at_a_prompt_says_so():
         ({"batch_dims": -1}, "batch_dims must be >= 0, got -1"),
         ({"in_dims": (1,)}, r"in_dims holds 0 and None"),
         ({"distribution": "normal"}, "unknown distribution 'normal'"),
+        ({"variables": {"z": 2.0}}, "variables names 'z', which sign doesn't have"),
+        ({"variables": {"x": -2.0}}, "steepness must be positive and finite, got -2.0"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -147,6 +149,14 @@ def test_errors_in_a_program_name_its_line():
 
     with pytest.raises(TypeError, match=rf"test_python\.py:{program.__code__.co_firstlineno + 2}: a number can't be"):
         softly.relax(program)(torch.ones(2))
+
+
+def test_values_stay_inside():
+    def peek(x):
+        return x.item()
+
+    with pytest.raises(TypeError, match=r"test_python\.py:\d+: item\(\) takes a value out of the program"):
+        softly.relax(peek)(torch.ones(2))
 
 
 def test_relaxed_lengths_are_refused():
@@ -280,6 +290,26 @@ def test_transforms_and_compilation(function, shapes):
         torch.testing.assert_close(torch.func.vmap(one)(*plain), call(*plain))
         reverse, forward = torch.func.jacrev(call, over)(*plain), torch.func.jacfwd(call, over)(*plain)
         torch.testing.assert_close(reverse, forward)
+
+
+TABLE = torch.tensor([1.0, 2.0, 4.0])
+LEARNED = torch.nn.Parameter(torch.ones(2))
+
+
+def test_compiled_programs_may_know_constants_but_no_parameters():
+    def lookup(x):
+        return x * TABLE[1] if x > 0 else TABLE.sum()
+
+    def learned(x):
+        return x * LEARNED[1]
+
+    x = torch.randn(3)
+    relaxed = softly.relax(lookup)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(relaxed, backend="aot_eager", fullgraph=True)(x), relaxed(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="pass it as an argument"):
+        torch.compile(softly.relax(learned), backend="aot_eager", fullgraph=True)(x)
 
 
 def test_half_precision_and_empty_batches():

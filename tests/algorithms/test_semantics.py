@@ -338,6 +338,24 @@ def test_partial_jumps_condition_the_rest():
     close(nested(X, Y), a * b * 10 + a * (1 - b) * 1 + (1 - a) * 2)
 
 
+def test_states_that_nobody_is_in_stay_harmless():
+    @relax(steepness=1e6)
+    def early(x):
+        for _ in range(2):
+            if x > 0:
+                return x
+            if x < -5:
+                continue
+            x = 1 / x
+        return x
+
+    x = torch.tensor([2.0, -4.0, -8.0], dtype=torch.float64, requires_grad=True)
+    value = early(x)
+    close(value, torch.tensor([2.0, -4.0, -8.0]))
+    assert torch.autograd.grad(value.sum(), x)[0].isfinite().all()
+    close(early.using(hard=True)(x), torch.tensor([2.0, -4.0, -8.0]))
+
+
 def test_jumps_in_a_relaxed_while():
     @relax(tolerance=0.0, max_iterations=60)
     def loop(x, y):
@@ -353,6 +371,26 @@ def test_jumps_in_a_relaxed_while():
 
     # By hand: a distribution over the hard numbers n would be exact; the relaxed n is its mean on the path.
     assert loop(torch.tensor([5.0]), torch.tensor([-9.0])).item() == pytest.approx(6, abs=0.3)
+
+
+def test_exceptions_are_raised_where_the_plain_program_would():
+    @relax()
+    def root(x):
+        if x < 0:
+            raise ValueError("negative")
+        assert x < 100, "too large"
+        if x > 1:
+            return 2.0
+        return x
+
+    x = torch.tensor([0.5, 3.0], dtype=torch.float64)
+    p = sigmoid(2 * (x - 1))
+    # What would have raised is left out, and the rest is the whole.
+    close(root(x), p * 2 + (1 - p) * x)
+    with pytest.raises(ValueError, match="negative"):
+        root(torch.tensor([0.5, -0.1]))
+    with pytest.raises(AssertionError, match="too large"):
+        root(torch.tensor([101.0]))
 
 
 def test_for_else():

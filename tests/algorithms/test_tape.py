@@ -7,6 +7,8 @@ import softly
 from softly import native
 from softly.algorithms import library, recorder
 
+from . import listings
+
 relax = softly.relax
 
 
@@ -140,6 +142,23 @@ def test_a_tape_takes_the_batch_as_the_function_does():
     )
 
 
+def test_tapes_of_the_chapters_listings():
+    x = draw(0, 9, 4).requires_grad_()
+    sort = listings.bubble_sort(softly.algorithms)
+    torch.testing.assert_close(outcome(sort.tape(), (x,)), outcome(sort, (x,)), atol=1e-6, rtol=1e-6)
+    strings = (letters(0, 3), letters(1, 2))
+    edits = listings.levenshtein(softly.algorithms)
+    torch.testing.assert_close(outcome(edits.tape(), strings), outcome(edits, strings))
+
+
+def test_a_tape_under_compilation():
+    tape = library.bubble_sort.tape()
+    x = draw(0, 2, 3)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda y: tape(y)[0], backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), tape(x)[0])
+
+
 OUTSIDE = torch.ones(2, requires_grad=True)
 
 
@@ -156,6 +175,8 @@ def test_what_can_not_be_recorded():
         captured.tape()(torch.ones(3))
     with pytest.raises(TypeError, match="sorting can't be recorded: there is no instruction for torch's cumsum"):
         sorting.tape()(torch.ones(3, 2))
+    with pytest.raises(TypeError, match="can't tell recordings apart by an argument of type set"):
+        relax(clip).tape()(torch.ones(2), {1}, 0.0)
     with pytest.raises(TypeError, match="a tape needs a steepness that is a number"):
         relax(clip, steepness=torch.tensor(2.0)).tape()
     with pytest.raises(TypeError, match=r"a tape takes floating-point tensors, got torch\.int64"):

@@ -306,6 +306,42 @@ def test_categorical_equality():
     close(same(p, q), torch.cosine_similarity(p, q))
 
 
+def test_arithmetic_with_whole_quotients():
+    @relax()
+    def quotients(x, y):
+        z = x
+        z //= 0.5
+        return [x // y, x % y, 2**x, divmod(x, y)[0], z, (x // 0.25) * y]
+
+    x = X.clone().requires_grad_()
+    results = quotients(x, Y)
+    for actual, expected in zip(results, [X // Y, X % Y, 2**X, X // Y, X // 0.5, (X // 0.25) * Y], strict=True):
+        close(actual, expected)
+    (gradient,) = torch.autograd.grad(sum(r.sum() for r in results), x)
+    close(gradient, 1 + math.log(2) * 2**X)
+
+
+def test_arrays_tell_their_size_and_give_their_parts():
+    @relax()
+    def parts(grid):
+        assert (len(grid), grid.dim(), grid.numel(), grid.size(1), tuple(grid.shape)) == (2, 2, 6, 3, (2, 3))
+        return grid.max(), grid[0].min(), grid.mean(0), grid.T[0], grid[:, ::2], grid[-1, -1], grid[..., 1], grid[1][1:]
+
+    g = torch.randn(4, 2, 3)
+    expected = (
+        g.amax((1, 2)),
+        g[:, 0].amin(1),
+        g.mean(1),
+        g[:, :, 0],
+        g[:, :, ::2],
+        g[:, -1, -1],
+        g[:, :, 1],
+        g[:, 1, 1:],
+    )
+    for actual, value in zip(parts(g), expected, strict=True):
+        close(actual, value)
+
+
 def test_comprehensions_enumerate_zip_and_unpacking():
     @relax()
     def mixed(array):
@@ -433,6 +469,24 @@ def test_infinities():
     assert value.isfinite().all()
     (grad,) = torch.autograd.grad(value.sum(), x)
     assert grad.isfinite().all()
+
+
+def smallest_of(values):
+    best = math.inf
+    for v in values:
+        if v < best:
+            best = v
+    return best
+
+
+def test_infinities_in_functions_that_are_called():
+    @relax()
+    def through(array):
+        return smallest_of(array) + 1
+
+    x = torch.randn(4, 3, dtype=torch.float64)
+    close(through(x), relax()(smallest_of)(x) + 1)
+    assert through(x).isfinite().all()
 
 
 def test_nan_is_not_hidden():

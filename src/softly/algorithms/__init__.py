@@ -1,6 +1,10 @@
 """Relaxed programs (chapter 2): algorithms written as usual, differentiable in their inputs."""
 
-from softly.algorithms import library
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
 from softly.algorithms.conditions import (
     GT,
     LT,
@@ -33,6 +37,7 @@ from softly.algorithms.language import (
 )
 from softly.algorithms.program import Program
 from softly.algorithms.python import RelaxedFunction, relax, steepness, unmerged
+from softly.algorithms.tape import Tape
 
 __all__ = [
     "Algorithm",
@@ -59,6 +64,7 @@ __all__ = [
     "Print",
     "Program",
     "RelaxedFunction",
+    "Tape",
     "Var",
     "VarInt",
     "While",
@@ -68,3 +74,10 @@ __all__ = [
     "steepness",
     "unmerged",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Relaxing all of the library takes longer than importing the rest of softly.
+    if name == "library":
+        return importlib.import_module("softly.algorithms.library")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

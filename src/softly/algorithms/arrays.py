@@ -157,6 +157,12 @@ class Array:
     def tolist(self) -> list[Any]:
         return [entry.tolist() if isinstance(entry, Array) else entry for entry in self]
 
+    def dim(self) -> int:
+        return self.ndim
+
+    def numel(self) -> int:
+        return self.shape.numel()
+
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
@@ -310,6 +316,13 @@ def number(value: Any) -> Any:
     return value.value if isinstance(value, Categorical) else value
 
 
+def floor_divide(a: Any, b: Any) -> Any:
+    """``a // b``, which torch would not differentiate, even though its derivative is simply 0."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return torch.div(a, b, rounding_mode="floor")
+    return a // b
+
+
 def _binary(name: str, function: Any) -> None:
     def forward(self: Any, other: Any) -> Any:
         return _calculate(function, self, other)
@@ -335,7 +348,7 @@ for _name, _function in {
     "sub": operator.sub,
     "mul": operator.mul,
     "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
+    "floordiv": floor_divide,
     "mod": operator.mod,
     "pow": operator.pow,
 }.items():

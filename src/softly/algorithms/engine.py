@@ -168,13 +168,14 @@ class Loop(Region):
 
 
 class Call(Region):
-    """The activation of a function: its returns, with their masses."""
+    """The activation of a function: its returns, with their masses; ``lossy`` if some mass went into exceptions."""
 
-    __slots__ = ("returns",)
+    __slots__ = ("lossy", "returns")
 
     def __init__(self) -> None:
         super().__init__()
         self.returns: list[tuple[Mass, Any]] = []
+        self.lossy = False
 
 
 class Paths:
@@ -337,6 +338,16 @@ class Engine(Joining):
         loop.skipped.append((self.mass(loop.iteration), self.hold(names), self.snapshot(loop.iteration)))
         self.regions[-1].mass = DEAD
 
+    def raises(self) -> bool:
+        """Whether to raise an exception: if the plain program would. Otherwise the path ends here, and is forgotten."""
+        call = next(r for r in reversed(self.regions) if isinstance(r, Call))
+        mass = self.mass(call)
+        if mass is None or (not self.static and self.range(mass)[0] > 0.5):
+            return True
+        self.regions[-1].mass = DEAD
+        call.lossy = True
+        return False
+
     def return_(self, value: Any) -> None:
         call = next(r for r in reversed(self.regions) if isinstance(r, Call))
         call.returns.append((self.mass(call), self.frozen(value)))
@@ -352,5 +363,10 @@ class Engine(Joining):
         self.regions.pop()
         if len(call.returns) == 1:
             return call.returns[0][1]
-        (result,) = self.join_values([m for m, _ in call.returns], [[v] for _, v in call.returns], (f"{name}()",))
+        if not call.returns:
+            raise self.error(ValueError, f"{name} never returns")
+        masses = [m for m, _ in call.returns]
+        if call.lossy:
+            masses, _ = self.normalised(masses)
+        (result,) = self.join_values(masses, [[v] for _, v in call.returns], (f"{name}()",))
         return result

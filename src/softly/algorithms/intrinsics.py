@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from softly import minmax
-from softly.algorithms.arrays import RELAXED, Array, number, relaxed
+from softly.algorithms.arrays import RELAXED, Array, floor_divide, number, relaxed
 
 
 def _entries(args: tuple[Any, ...]) -> list[Any]:
@@ -112,7 +112,7 @@ def _categorical_equal(rt: Any, p: Any, q: Any, *, similarity: str = "cosine", d
 
 
 def _divmod(rt: Any, a: Any, b: Any) -> Any:
-    return (number(a) // number(b), number(a) % number(b))
+    return (floor_divide(number(a), number(b)), number(a) % number(b))
 
 
 INTRINSICS: dict[Any, Callable[..., Any]] = {

@@ -49,7 +49,8 @@ class Joining(Journals):
                 return self.release(names)
             total = mass_yes + mass_no
             parent.mass = self.times(parent.mass, total)
-            weight = mass_yes / torch.where(total > 0, total, 1.0)
+            # Where nobody is left any mixture will do, as long as it is a state that can be calculated with.
+            weight = torch.where(total > 0, mass_yes / torch.where(total > 0, total, 1.0), p)
         if not written_yes and not written_no:
             return tuple(self.mix(weight, names_yes, names_no, labels))
         places = {**written_yes, **written_no} if written_no else written_yes
@@ -78,6 +79,13 @@ class Joining(Journals):
         else:
             self.write(container, key, value)
 
+    @staticmethod
+    def normalised(masses: list[Mass]) -> tuple[list[Mass], Mass]:
+        """Masses that sum to 1, and what they summed to; all alike where nobody is left."""
+        total: Any = sum(masses[1:], masses[0])
+        left, safe = total > 0, torch.where(total > 0, total, 1.0)
+        return [torch.where(left, mass / safe, 1.0 / len(masses)) for mass in masses], total
+
     def join_exits(self, exits: Any, names: Names, labels: tuple[str, ...], lossy: bool) -> tuple[Names, Mass]:
         """Join the states in which a region was left, and close its journal."""
         journal = self.journals.pop()
@@ -103,8 +111,7 @@ class Joining(Journals):
             rows.append(row)
         total: Mass = None
         if lossy:
-            total = sum(masses[1:], masses[0])
-            masses = [mass / torch.where(total > 0, total, 1.0) for mass in masses]
+            masses, total = self.normalised(masses)
         joined = self.join_values(masses, rows, (*labels, *["an entry"] * len(places)))
         count = len(labels)
         for (container, key, _), value in zip(places.values(), joined[count:], strict=True):

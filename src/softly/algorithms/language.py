@@ -15,10 +15,12 @@ from torch import Tensor
 from softly import _inputs, native
 from softly.algorithms import compiled
 from softly.algorithms.arrays import Array
+from softly.algorithms.batches import Batch
 from softly.algorithms.conditions import Condition, checked
 from softly.algorithms.operations import Runtime
 from softly.algorithms.options import Settings, make_settings
 from softly.algorithms.state import State
+from softly.algorithms.tape import Tape
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
 
@@ -111,6 +113,7 @@ class Var:
         if not isinstance(value, Tensor):
             raise TypeError(f"softly.algorithms.Var: {self.name!r} must be a tensor, got {type(value).__name__}.")
         engine = state.engine
+        value = compiled.known(value) if engine.static else value
         value = value.detach().to(engine.device, engine.dtype if value.dtype.is_floating_point else value.dtype)
         state.values[self.name] = engine.outer(value)
 
@@ -408,6 +411,27 @@ class Algorithm(torch.nn.Module):
         engine.invoke(body, "Algorithm")
         results = tuple(engine.column(v) if not isinstance(v, Array) else v.tensor() for v in self._results(state))
         return results[0] if len(results) == 1 else results
+
+    def tape(self) -> Tape:
+        """The program on a native tape: recorded once for each shape of its inputs, then one kernel.
+
+        Example:
+            >>> from softly.algorithms import *
+            >>> larger = Algorithm(Input("a"), Input("b"), If(GT("b", "a"), Let("a", "b")), Output("a"), beta=5.0)
+            >>> larger.tape()(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 1.0]))
+            tensor([1.9933, 2.9999])
+        """
+        return Tape(self)
+
+    __name__ = "Algorithm"
+    _batch_dims = 1
+    _in_dims = None
+
+    def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
+        return Batch(self, args, kwargs)
+
+    def _trace(self, batch: Batch, examples: list[Tensor], count: int) -> Any:
+        return self._run(examples)
 
     def _results(self, state: State) -> Iterable[Any]:
         return (state[output.name] for output in self.outputs)

@@ -78,6 +78,9 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     parameters = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
     parameters += [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
     names = assigned(definition.body)
+    for variable in variables:
+        if variable not in (*parameters, *names):
+            raise ValueError(f"softly.relax: variables names {variable!r}, which {function.__name__} doesn't have.")
     lowering = Lowering(filename, {*parameters, *names}, variables)
     body = definition.body
     if (

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, number, relaxed
+from softly.algorithms.arrays import RELAXED, Array, Categorical, Undefined, floor_divide, number, relaxed
 from softly.algorithms.engine import Engine
 from softly.algorithms.intrinsics import INTRINSICS, relaxed_sorted
 from softly.algorithms.journals import Names
-from softly.algorithms.lowering import lower
+from softly.algorithms.lowering import Lowered, lower
 
 # Functions of single numbers, which need no care for the batch.
 _ELEMENTWISE = {
@@ -61,7 +61,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Sub": operator.sub,
     "Mult": operator.mul,
     "Div": operator.truediv,
-    "FloorDiv": operator.floordiv,
+    "FloorDiv": floor_divide,
     "Mod": operator.mod,
     "Pow": operator.pow,
     "MatMult": operator.matmul,
@@ -242,6 +242,9 @@ class Runtime(Engine):
             value = self.constant(value)
         return _UPDATES[operation](old, value)
 
+    def floor_divide(self, a: Any, b: Any) -> Any:
+        return floor_divide(a, b) if type(a) is Tensor or type(b) is Tensor else a // b
+
     def block(self, manager: Any, entry: Names, labels: tuple[str, ...]) -> Any:
         """A ``with`` statement of a program."""
         if not hasattr(manager, "__relaxed_block__"):
@@ -274,7 +277,9 @@ class Runtime(Engine):
         if anything and isinstance(function, FunctionType):
             lowered = _helper(function)
             if lowered is not None:
-                return self.invoke(lambda: lowered(self, *args, **kwargs), function.__name__)
+                if lowered.infinite:
+                    self.guard()
+                return self.invoke(lambda: lowered.function(self, *args, **kwargs), function.__name__)
         return self.outer(function(*args, **kwargs))
 
     def torch_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -324,6 +329,8 @@ class Runtime(Engine):
             if name == "count":
                 return sum(self.column(e) for e in equal)
             raise self.error(TypeError, "index() of a relaxed value; write the search as a loop")
+        if kind in (Tensor, Array) and name in ("item", "numpy"):
+            raise self.error(TypeError, f"{name}() takes a value out of the program; calculate with the value itself")
         if kind is Tensor:
             return self.torch_call(getattr(Tensor, name), (value, *args), kwargs)
         if kind is Array and name in ("argmax", "argmin") and not args and not kwargs:
@@ -342,20 +349,15 @@ class Runtime(Engine):
         tensor = self.array(values).tensor().flatten(1)
         return Categorical(self.comparators.largest(tensor, self.steepness if sign > 0 else self.downhill))
 
-    def assert_(self, condition: Any) -> bool:
-        if isinstance(condition, RELAXED):
-            raise self.error(TypeError, "an assertion about a relaxed value can't be decided")
-        return bool(condition)
+
+_helpers: WeakKeyDictionary[Callable[..., Any], Lowered | None] = WeakKeyDictionary()
 
 
-_helpers: WeakKeyDictionary[Callable[..., Any], Callable[..., Any] | None] = WeakKeyDictionary()
-
-
-def _helper(function: FunctionType) -> Callable[..., Any] | None:
+def _helper(function: FunctionType) -> Lowered | None:
     """A plain function that a program calls, lowered as the program is; None where it can only be called as it is."""
     if function not in _helpers:
         try:
-            _helpers[function] = lower(function).function
+            _helpers[function] = lower(function)
         except (SyntaxError, OSError):
             _helpers[function] = None
     return _helpers[function]

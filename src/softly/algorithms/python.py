@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +14,8 @@ from torch.utils import _pytree
 
 from softly import _inputs, native
 from softly.algorithms import compiled
-from softly.algorithms.arrays import Array, Categorical, Undefined
+from softly.algorithms.arrays import Array
+from softly.algorithms.batches import Batch, Copying, outcome, plain
 from softly.algorithms.lowering import lower
 from softly.algorithms.operations import Runtime
 from softly.algorithms.options import Settings, make_settings
@@ -25,17 +25,6 @@ from softly.distributions import Distribution
 from softly.tnorms import TNorm
 
 __all__ = ["RelaxedFunction", "relax", "steepness", "unmerged"]
-
-
-class Copying(Tensor):
-    """A tensor whose entries are copied when they are read, as those of a list are."""
-
-    def __getitem__(self, key: Any) -> Any:
-        entry = super().__getitem__(key)
-        return entry.clone() if entry.ndim == 0 else entry
-
-    def __iter__(self) -> Any:
-        return (self[i] for i in range(len(self)))
 
 
 class RelaxedFunction:
@@ -114,6 +103,9 @@ class RelaxedFunction:
         if torch.compiler.is_compiling():
             return self._graph(args, kwargs, self._learned())
         leaves = _pytree.tree_leaves((args, kwargs))
+        arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
+        if arrays:  # called by a function that itself was called by a program
+            return self.__relaxed_call__(arrays[0].engine, args, kwargs)
         if any(isinstance(leaf, Copying) for leaf in leaves) or not any(isinstance(leaf, Tensor) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by a plain run, or with nothing to relax
         static = any(native.transformed(leaf) for leaf in leaves if isinstance(leaf, Tensor))
@@ -126,7 +118,7 @@ class RelaxedFunction:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], learned: tuple[Tensor, ...] = (), *, static: bool = True
     ) -> Any:
         settings = dataclasses.replace(self.settings, steepness=learned[0]) if learned else self.settings
-        batch = _Batch(self, args, kwargs)
+        batch = Batch(self, args, kwargs)
         guarded = self._lowered.infinite or (not static and batch.infinite())
         engine = Runtime(settings, batch.size, batch.dtype, batch.device, static, guarded)
         engine.running[self.function] = settings
@@ -138,6 +130,8 @@ class RelaxedFunction:
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness
+        if self._lowered.infinite:
+            engine.guard()
         # A function that calls itself does so with the options that it was called with.
         settings = engine.running.get(self.function, self.settings)
         engine.configure(dataclasses.replace(settings, hard=settings.hard or caller[0].hard))
@@ -158,10 +152,10 @@ class RelaxedFunction:
         """
         return Tape(self)
 
-    def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Batch:
-        return _Batch(self, args, kwargs)
+    def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
+        return Batch(self, args, kwargs)
 
-    def _trace(self, batch: _Batch, examples: list[Tensor], count: int) -> Any:
+    def _trace(self, batch: Batch, examples: list[Tensor], count: int) -> Any:
         """Run on examples of another number, with nothing left to data."""
         engine = Runtime(self.settings, count, batch.dtype, batch.device, True, self._lowered.infinite)
         engine.running[self.function] = self.settings
@@ -169,7 +163,7 @@ class RelaxedFunction:
         leaves = [engine.wrap(next(tensors)) if isinstance(leaf, Tensor) else leaf for leaf in batch.leaves]
         args, kwargs = _pytree.tree_unflatten(leaves, batch.structure)
         result = self._invoke(engine, args, kwargs)
-        return _pytree.tree_map(lambda v: _outcome(engine, v), result)
+        return _pytree.tree_map(lambda v: outcome(engine, v), result)
 
     def hard(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain function on every example.
@@ -181,12 +175,12 @@ class RelaxedFunction:
             >>> count.hard(torch.tensor([[1.0, -1.0, 2.0], [-1.0, -2.0, -3.0]]))
             tensor([2, 0])
         """
-        batch = _Batch(self, args, kwargs)
+        batch = Batch(self, args, kwargs)
         results = []
         with torch.no_grad():
             for i in range(batch.size):
                 one_args, one_kwargs = batch.example(i)
-                results.append(_plain(self.function(*one_args, **one_kwargs)))
+                results.append(plain(self.function(*one_args, **one_kwargs)))
         return batch.collect(results)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -194,128 +188,6 @@ class RelaxedFunction:
 
     def __repr__(self) -> str:
         return f"<relaxed function {self.__name__}>"
-
-
-def _plain(value: Any) -> Any:
-    return _pytree.tree_map(lambda v: v.as_subclass(Tensor) if isinstance(v, Copying) else v, value)
-
-
-def _outcome(engine: Runtime, value: Any) -> Any:
-    """What a program returned, as a tensor (batch, ...) if it is a number or an array."""
-    if isinstance(value, Undefined):
-        value.fail()
-    if isinstance(value, Array):
-        return value.tensor()
-    if isinstance(value, Categorical):
-        return value.weights
-    return engine.column(value) if isinstance(value, (Tensor, bool, int, float)) else value
-
-
-class _Batch:
-    """The arguments of one call: what is batched, and how results get their batch back."""
-
-    def __init__(self, function: RelaxedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.name, dims = function.__name__, function._batch_dims
-        self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
-        shared = _shared(function, args)
-        self.batched = [
-            isinstance(leaf, Tensor) and not any(leaf is s for s in shared) and not isinstance(leaf, torch.nn.Parameter)
-            for leaf in self.leaves
-        ]
-        shape: torch.Size | None = None
-        for leaf, batched in zip(self.leaves, self.batched, strict=True):
-            if not batched:
-                continue
-            if leaf.ndim < dims:
-                raise ValueError(
-                    f"softly.relax: {self.name} takes tensors with batch_dims={dims} leading dimensions, "
-                    f"got one of shape {tuple(leaf.shape)}."
-                )
-            if shape is None:
-                shape = leaf.shape[:dims]
-            elif leaf.shape[:dims] != shape:
-                raise ValueError(
-                    f"softly.relax: {self.name} takes tensors of one batch, got {tuple(shape)} and "
-                    f"{tuple(leaf.shape[:dims])}; in_dims=None marks those without."
-                )
-        self.shape = torch.Size([1] * dims) if shape is None else shape
-        self.dims, self.size = dims, math.prod(self.shape)
-        floating = [x for x in self.leaves if isinstance(x, Tensor) and x.dtype.is_floating_point]
-        first = next((x for x in self.leaves if isinstance(x, Tensor)), None)
-        self.dtype = floating[0].dtype if floating else torch.get_default_dtype()
-        self.device = torch.device("cpu") if first is None else first.device
-
-    def infinite(self) -> bool:
-        return any(
-            isinstance(x, Tensor) and x.dtype.is_floating_point and bool(torch.isinf(x.detach()).any())
-            for x in self.leaves
-        )
-
-    def _flat(self, leaf: Tensor) -> Tensor:
-        return leaf.reshape(self.size, *leaf.shape[self.dims :]) if self.dims != 1 else leaf
-
-    def enter(self, engine: Runtime) -> Any:
-        """The arguments as values of the program."""
-        leaves = []
-        for leaf, batched in zip(self.leaves, self.batched, strict=True):
-            if isinstance(leaf, Tensor):
-                leaf = engine.wrap(self._flat(leaf)) if batched else engine.outer(leaf)
-            leaves.append(leaf)
-        return _pytree.tree_unflatten(leaves, self.structure)
-
-    def leave(self, engine: Runtime, result: Any) -> Any:
-        """The result with its batch."""
-
-        def one(value: Any) -> Any:
-            value = _outcome(engine, value)
-            if self.dims == 1 or not isinstance(value, Tensor):
-                return value
-            return value.reshape(self.shape + value.shape[1:])
-
-        return _pytree.tree_map(one, result)
-
-    def example(self, i: int) -> Any:
-        """The arguments of the i-th example, as the plain function wants them."""
-        leaves = []
-        for leaf, batched in zip(self.leaves, self.batched, strict=True):
-            if isinstance(leaf, Tensor):
-                leaf = (self._flat(leaf)[i] if batched else leaf).detach().clone().as_subclass(Copying)
-            leaves.append(leaf)
-        return _pytree.tree_unflatten(leaves, self.structure)
-
-    def collect(self, results: Sequence[Any]) -> Any:
-        """The results of all examples as tensors with the batch in front."""
-        if not results:
-            raise ValueError(f"softly.relax: {self.name}.hard needs at least one example.")
-        flat = [_pytree.tree_flatten(r) for r in results]
-
-        def together(values: list[Any]) -> Any:
-            if not all(isinstance(v, (Tensor, bool, int, float)) for v in values):
-                return values[0]
-            tensors = [v if isinstance(v, Tensor) else torch.tensor(v) for v in values]
-            dtype = functools.reduce(torch.promote_types, (t.dtype for t in tensors))
-            stacked = torch.stack([t.to(dtype) for t in tensors])
-            return stacked.reshape(self.shape + stacked.shape[1:])
-
-        columns = zip(*(leaves for leaves, _ in flat), strict=True)
-        return _pytree.tree_unflatten([together(list(column)) for column in columns], flat[0][1])
-
-
-def _shared(function: RelaxedFunction, args: tuple[Any, ...]) -> list[Any]:
-    """The tensors among the positional arguments that ``in_dims`` says have no batch."""
-    if function._in_dims is None:
-        return []
-    if len(function._in_dims) != len(args):
-        raise ValueError(
-            f"softly.relax: in_dims has {len(function._in_dims)} entries for {len(args)} positional arguments."
-        )
-    return [
-        leaf
-        for dim, arg in zip(function._in_dims, args, strict=True)
-        if dim is None
-        for leaf in _pytree.tree_leaves(arg)
-        if isinstance(leaf, Tensor)
-    ]
 
 
 def _checked(in_dims: Sequence[int | None] | None) -> tuple[int | None, ...] | None:
@@ -355,7 +227,7 @@ def relax(
         tnorm: Combines probabilities in ``and`` and ``or``.
         hard: Decide exactly, on the same engine.
         batch_dims: The number of leading dimensions of every tensor that are not the function's business.
-        in_dims: For each positional argument 0, or None where its tensors have no batch.
+        in_dims: For each positional argument 0, or None where its tensors have no batch. Parameters never have one.
         max_iterations: Where a relaxed ``while`` is cut off.
         tolerance: A probability that is negligible, for the whole batch, to a branch or loop.
         max_paths: How many paths an `unmerged` block may have.

@@ -37,7 +37,8 @@ SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
-JUMPS = (ast.Break, ast.Continue, ast.Return)
+JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+LEAVING = (ast.Return, ast.Raise, ast.Assert)  # what may end a function
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,12 @@ def assigned(statements: Sequence[ast.stmt]) -> tuple[str, ...]:
 
 def _leaves(statement: ast.stmt) -> bool:
     """Whether a statement may jump out of itself."""
-    if isinstance(statement, JUMPS):
+    if isinstance(statement, (*JUMPS, ast.Assert)):
         return True
     if isinstance(statement, (ast.For, ast.While)):
         body = [*statement.body, *statement.orelse]
         # break and continue of the loop stay inside of it.
-        return any(isinstance(n, ast.Return) for n in _own(body))
+        return any(isinstance(n, LEAVING) for n in _own(body))
     if isinstance(statement, (ast.If, ast.With)):
         inner = [*statement.body, *getattr(statement, "orelse", [])]
         return any(_leaves(s) for s in inner)
@@ -210,7 +211,7 @@ class Lowering(ast.NodeTransformer):
         names = assigned(node.body)
         self.note(node, "while", [*names, *self._touched(node.body)])
         loop = self.fresh("loop")
-        lossy = any(isinstance(n, ast.Return) for n in _own(node.body))
+        lossy = any(isinstance(n, LEAVING) for n in _own(node.body))
         start = ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
         test = ast.Call(
             ast.Attribute(name_node(loop), "test", ast.Load()), [self.condition(node.test), _tuple(names)], []
@@ -227,7 +228,7 @@ class Lowering(ast.NodeTransformer):
             raise self.refuse(node, "let the loop assign to a plain variable")
         inside = _own(node.body, into_loops=False)
         jumps = any(isinstance(n, (ast.Break, ast.Continue)) for n in inside) or any(
-            isinstance(n, ast.Return) for n in _own(node.body)
+            isinstance(n, LEAVING) for n in _own(node.body)
         )
         if not jumps:
             self.note(node, "for: unrolled", [])
@@ -237,7 +238,7 @@ class Lowering(ast.NodeTransformer):
         names = assigned([node])
         self.note(node, "for: unrolled", [*names, *self._touched(node.body)])
         loop = self.fresh("loop")
-        lossy = any(isinstance(n, ast.Return) for n in _own([*node.body, *node.orelse]))
+        lossy = any(isinstance(n, LEAVING) for n in _own([*node.body, *node.orelse]))
         start = ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
         alive = ast.Attribute(name_node(loop), "alive", ast.Load())
         body = self.iteration(node, loop, names)
@@ -278,10 +279,14 @@ class Lowering(ast.NodeTransformer):
         value = self.visit(node.value) if node.value is not None else ast.Constant(None)
         return ast.copy_location(ast.Expr(engine_call("return_", value)), node)
 
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        return ast.copy_location(
-            ast.Assert(engine_call("assert_", self.visit(node.test)), self.visit(node.msg) if node.msg else None), node
-        )
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        raised = ast.Raise(*(self.visit(e) if e is not None else None for e in (node.exc, node.cause)))
+        return ast.copy_location(ast.If(engine_call("raises"), [ast.copy_location(raised, node)], []), node)
+
+    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        failure = ast.Call(name_node("AssertionError"), [node.msg] if node.msg is not None else [], [])
+        denial = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.copy_location(ast.Raise(failure, None), node)], [])
+        return self.visit_If(ast.copy_location(denial, node))
 
     def visit_With(self, node: ast.With) -> list[ast.stmt]:
         if len(node.items) != 1 or node.items[0].optional_vars is not None:
@@ -414,6 +419,12 @@ class Lowering(ast.NodeTransformer):
         if isinstance(node.op, ast.Not):
             return ast.copy_location(engine_call("not_", self.visit(node.operand)), node)
         return ast.copy_location(ast.UnaryOp(node.op, self.visit(node.operand)), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if isinstance(node.op, ast.FloorDiv):
+            return ast.copy_location(engine_call("floor_divide", left, right), node)
+        return ast.copy_location(ast.BinOp(left, node.op, right), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         test = self.condition(node.test)

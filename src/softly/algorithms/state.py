@@ -37,8 +37,10 @@ class _View:
 
     def __getitem__(self, key: Any) -> Any:
         if type(key) is tuple and type(key[0]) is slice and key[0] == _ALL:
-            value = self.array[key[1:]]
-            return value.tensor() if type(value) is Array else self.array.engine.column(value)
+            array = self.array
+            position = array._cell(key[1:])
+            value = array[key[1:]] if position is None else array.store.unbound()[position]
+            return value.tensor() if type(value) is Array else array.engine.column(value)
         return self.array.tensor()[key]
 
     def __getattr__(self, name: str) -> Any:
@@ -83,18 +85,16 @@ class State:
 
     def outside(self, name: str) -> Any:
         """A variable as functions see it, with its batch."""
-        value = self[name]
-        if type(value) is Tensor and value.ndim == 1:
-            return value
-        if isinstance(value, Array):
+        value = self.values.get(name)
+        if type(value) is Array:
             return _View(value)
         if name in self.integers:
             return value
-        return self.engine.column(value)
+        return value if type(value) is Tensor and value.ndim else self.engine.column(self[name])
 
     def call(self, function: Callable[..., Any]) -> Any:
         result = function(*[self.outside(name) for name in _parameters(function)])
-        return result.array.tensor() if isinstance(result, _View) else result
+        return result.array.tensor() if type(result) is _View else result
 
     def read(self, value: Any) -> Any:
         """A name, a function, or a value itself."""

@@ -129,7 +129,8 @@ class Tape:
     """A relaxed function that is recorded once and then runs as one native kernel; made by `RelaxedFunction.tape`.
 
     It is for programs of many small steps. Nothing in it depends on data: no branch is skipped, and a relaxed
-    ``while`` runs to its ``max_iterations`` or a hard end. At every steepness it gives what the function gives.
+    ``while`` runs to its ``max_iterations`` or a hard end. Tensors from outside of the function are constants of the
+    recording. At every steepness it gives what the function gives.
 
     Example:
         >>> x = torch.tensor([[3.0, 1.0, 2.0]])
@@ -146,6 +147,8 @@ class Tape:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the recorded program over a batch."""
+        if torch.compiler.is_compiling():
+            return self.function(*args, **kwargs)  # the compiler makes a straight line of it by itself
         batch = self.function._batch(args, kwargs)
         leaves: list[Tensor] = []
         key: list[Any] = []
@@ -157,7 +160,10 @@ class Tape:
                 leaves.append(flat.to(batch.dtype))
                 key.append((tuple(flat.shape[1:]), batched))
             else:
-                key.append(leaf if leaf.__hash__ is not None else repr(leaf))
+                if leaf.__hash__ is None:
+                    kind = type(leaf).__name__
+                    raise TypeError(f"softly.relax: a tape can't tell recordings apart by an argument of type {kind}.")
+                key.append((type(leaf), leaf))
         if not leaves:
             raise TypeError("softly.relax: a tape needs at least one tensor.")
         whole = (tuple(key), batch.structure, batch.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from softly.algorithms import indexing
+from softly.algorithms import compiled, indexing
 from softly.algorithms.arrays import Array, Categorical, Store, number
 from softly.algorithms.comparators import Comparators, constant
 from softly.algorithms.options import Settings
@@ -39,6 +40,11 @@ class Values:
         self.settings = settings
         self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
         self.steepen(settings.steepness)
+
+    def guard(self) -> None:
+        """Expect infinities from now on."""
+        self.guarded = True
+        self.comparators = replace(self.comparators, guarded=True)
 
     def steepen(self, steepness: float | Tensor) -> None:
         """Compare with another steepness from now on."""
@@ -125,7 +131,11 @@ class Values:
 
     def outer(self, value: Any) -> Any:
         """A value from outside of the program, which has no batch."""
-        return self.array(value) if type(value) in (Tensor, torch.nn.Parameter) and value.ndim else value
+        if type(value) not in (Tensor, torch.nn.Parameter):
+            return value
+        if self.static:
+            value = compiled.known(value)
+        return self.array(value) if value.ndim else value
 
     def dense(self, value: Any, ndim: int = 0) -> Any:
         """Arrays and categorical positions as batched tensors, with ones after the batch up to ``ndim`` dimensions."""

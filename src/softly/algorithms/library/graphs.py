@@ -23,6 +23,21 @@ def neighbours(i: int, j: int, h: int, w: int) -> list[int]:
     ]
 
 
+def trace_back(distance: list[Any], h: int, w: int, steps: int) -> Any:
+    """The cells of a path of so many steps, from the last cell of a grid over the nearest neighbours to the first."""
+    before = [0]
+    for v in range(1, h * w):
+        around = neighbours(v // w, v % w, h, w)
+        before.append(around[torch.argmin(torch.stack([distance[u] for u in around]))])
+    path = torch.zeros(h * w)
+    node = h * w - 1
+    for _ in range(steps):
+        path[node] = 1.0
+        node = before[node]
+    path[node] = 1.0
+    return path
+
+
 @relax(steepness=9.0)
 def shortest_path_program(costs: Any, rounds: int | None = None) -> Any:
     """The cheapest way over a grid from its first to its last cell, by Bellman and Ford with eight neighbours.
@@ -47,45 +62,35 @@ def shortest_path_program(costs: Any, rounds: int | None = None) -> Any:
                  [0., 0., 1.]]]), tensor([4.]))
     """
     h, w = costs.shape
-    cells = [(i, j) for i in range(h) for j in range(w)]
     rounds = h * w - 1 if rounds is None else rounds
     distance: list[Any] = [FAR] * (h * w)
     distance[0] = costs[0, 0]
     for _ in range(rounds):
         previous = list(distance)
         for v in range(1, h * w):
-            i, j = cells[v]
+            i, j = v // w, v % w
             distance[v] = min([previous[u] for u in neighbours(i, j, h, w)]) + costs[i, j]
-    before = [0]
-    for v in range(1, h * w):
-        around = neighbours(*cells[v], h, w)
-        before.append(around[torch.argmin(torch.stack([distance[u] for u in around]))])
-    path = torch.zeros(h * w)
-    node = h * w - 1
-    for _ in range(rounds):
-        path[node] = 1.0
-        node = before[node]
-    path[node] = 1.0
+    path = trace_back(distance, h, w, rounds)
     return path.reshape(h, w), torch.stack(distance).reshape(h, w)
 
 
 @relax(steepness=9.0, max_iterations=64)
 def bellman_ford(costs: Any, margin: float = 1e-3) -> Any:
-    """Distances over a grid with eight neighbours from its first cell, until no cell gets nearer.
+    """The cheapest way over a grid, like `shortest_path_program`, but in rounds until no cell gets nearer.
 
-    The variant with an outer ``while``. As ``steepness -> inf`` these are the distances of `shortest_path`, to the
-    margin.
+    The variant with an outer ``while``. As ``steepness -> inf`` path and distances are those of `shortest_path`, the
+    latter to the margin.
 
     Args:
         costs: (batch, h, w) What it costs to enter a cell, > 0.
         margin: How much nearer counts.
 
     Returns:
-        (batch, h, w)
+        The path (batch, h, w), and the distances of all cells (batch, h, w).
 
     Example:
         >>> costs = torch.tensor([[[1.0, 2.0], [1.0, 1.0]]])
-        >>> softly.algorithms.library.bellman_ford.using(steepness=1e5)(costs)
+        >>> softly.algorithms.library.bellman_ford.using(steepness=1e5)(costs)[1]
         tensor([[[1., 3.],
                  [2., 2.]]])
     """
@@ -101,7 +106,8 @@ def bellman_ford(costs: Any, margin: float = 1e-3) -> Any:
             if nearer + margin < distance[v]:
                 distance[v] = nearer
                 changed = True
-    return torch.stack(distance).reshape(h, w)
+    path = trace_back(distance, h, w, h * w - 1)
+    return path.reshape(h, w), torch.stack(distance).reshape(h, w)
 
 
 @relax(steepness=9.0)

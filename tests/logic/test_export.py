@@ -209,6 +209,14 @@ def test_verilog_in_simulation(circuit, pipeline, tmp_path):
     np.testing.assert_array_equal(index, circuit.predict(bits))
 
 
+@needs("iverilog", "vvp")
+def test_verilog_of_a_large_network(tmp_path):
+    circuit = random_circuit(784, [2000] * 6, 10, 0)
+    bits = vectors(circuit, 10)
+    counts, _ = simulated(tmp_path, circuit, circuit.to_verilog(), bits)
+    np.testing.assert_array_equal(counts, circuit.counts(bits))
+
+
 def test_latency_of_a_pipeline():
     circuit = CIRCUITS["random"]
     adders, comparisons = 5, 2  # 20 bits a group, 3 groups

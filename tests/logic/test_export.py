@@ -310,6 +310,16 @@ def test_numpy(circuit):
     assert names["counts"](bits[:0]).shape == (0, circuit.k)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_slots_are_not_reused_too_early(seed):
+    generator = np.random.default_rng(seed)
+    k = int(generator.integers(1, 5))
+    widths = [*generator.integers(1, 60, generator.integers(0, 8)).tolist(), k * int(generator.integers(1, 9))]
+    circuit = random_circuit(int(generator.integers(1, 12)), widths, k, seed)
+    bits = vectors(circuit, 64)
+    np.testing.assert_array_equal(module(circuit.to_numpy())["counts"](bits), circuit.counts(bits))
+
+
 def test_numpy_compares_numbers():
     circuit, rows = comparing_circuit(), numbers()
     names = module(circuit.to_numpy())

@@ -209,6 +209,14 @@ def test_verilog_in_simulation(circuit, pipeline, tmp_path):
     np.testing.assert_array_equal(index, circuit.predict(bits))
 
 
+@needs("iverilog", "vvp")
+def test_verilog_of_a_large_network(tmp_path):
+    circuit = random_circuit(784, [2000] * 6, 10, 0)
+    bits = vectors(circuit, 10)
+    counts, _ = simulated(tmp_path, circuit, circuit.to_verilog(), bits)
+    np.testing.assert_array_equal(counts, circuit.counts(bits))
+
+
 def test_latency_of_a_pipeline():
     circuit = CIRCUITS["random"]
     adders, comparisons = 5, 2  # 20 bits a group, 3 groups
@@ -300,6 +308,16 @@ def test_numpy(circuit):
     np.testing.assert_array_equal(names["counts"](bits), circuit.counts(bits))
     np.testing.assert_array_equal(names["predict"](bits), circuit.predict(bits))
     assert names["counts"](bits[:0]).shape == (0, circuit.k)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slots_are_not_reused_too_early(seed):
+    generator = np.random.default_rng(seed)
+    k = int(generator.integers(1, 5))
+    widths = [*generator.integers(1, 60, generator.integers(0, 8)).tolist(), k * int(generator.integers(1, 9))]
+    circuit = random_circuit(int(generator.integers(1, 12)), widths, k, seed)
+    bits = vectors(circuit, 64)
+    np.testing.assert_array_equal(module(circuit.to_numpy())["counts"](bits), circuit.counts(bits))
 
 
 def test_numpy_compares_numbers():

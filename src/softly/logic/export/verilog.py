@@ -69,6 +69,10 @@ class _Module:
         """A value of an operator, after its register where there are any."""
         return self.register(name, value, width) if self.clocked else self.wire(name, value, width)
 
+    def vector(self, name: str, parts: list[str]) -> None:
+        """Assign all of a vector, from its lowest bit on: bit by bit takes simulators a hundred times as long."""
+        self.lines.append(f"  assign {name} = {{\n    " + ",\n    ".join(reversed(parts)) + "\n  };")
+
     def source(self, name: str, ports: list[str]) -> str:
         ports = ["input wire clk", *ports] if self.clocked else ports
         block = ["  always @(posedge clk) begin", *self.clocks, "  end"] if self.clocks else []
@@ -102,7 +106,7 @@ def _gates(circuit: Source, pipeline: int, name: str) -> tuple[str, int]:
         at = stage[node]
         module.wire(f"n{node}", f"{signal(a, at)} {'^' if kind == XOR else '&'} {signal(b, at)}")
     outputs = netlist.outputs.tolist()
-    module.lines += [f"  assign y[{i}] = {signal(literal, stages)};" for i, literal in enumerate(outputs)]
+    module.vector("y", [signal(literal, stages) for literal in outputs])
     ports = [f"input wire {_range(netlist.num_inputs, True)}x", f"output wire {_range(len(outputs), True)}y"]
     return module.source(name, ports), stages
 
@@ -149,7 +153,7 @@ def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
             latency += 1
             counts = [module.register(f"c{group}_{level}", count, width) for group, count in enumerate(counts)]
     module.lines = [f"  localparam LATENCY = {latency};", *body, *module.lines]
-    module.lines += [f"  assign counts[{group * width} +: {width}] = {count};" for group, count in enumerate(counts)]
+    module.vector("counts", counts)
     module.lines += [f"  assign index = {best[0][1]};"]
     ports = [
         f"input wire {_range(circuit.netlist.num_inputs, True)}x",

@@ -311,11 +311,13 @@ def test_arithmetic_with_whole_quotients():
     def quotients(x, y):
         z = x
         z //= 0.5
-        return [x // y, x % y, 2**x, divmod(x, y)[0], z, (x // 0.25) * y]
+        return [x // y, x % y, 2**x, divmod(x, y)[0], z, (x // 0.25) * y, math.log(y, 2), math.pow(y, 2)]
 
     x = X.clone().requires_grad_()
     results = quotients(x, Y)
-    for actual, expected in zip(results, [X // Y, X % Y, 2**X, X // Y, X // 0.5, (X // 0.25) * Y], strict=True):
+    for actual, expected in zip(
+        results, [X // Y, X % Y, 2**X, X // Y, X // 0.5, (X // 0.25) * Y, Y.log2(), Y**2], strict=True
+    ):
         close(actual, expected)
     (gradient,) = torch.autograd.grad(sum(r.sum() for r in results), x)
     close(gradient, 1 + math.log(2) * 2**X)

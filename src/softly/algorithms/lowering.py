@@ -3,13 +3,13 @@
 An ``if`` becomes a loop over the ways to go, after each of which the engine is handed the variables that were
 assigned::
 
-    if a > b:                         _f1 = _rt.branch(_rt.compare(">", a, b), (x,), ("x",), True)
-        x = a            becomes      for _way in _f1:
+    if a > b:                         _branch1 = _rt.branch(_rt.compare(">", a, b), (x,), ("x",), False)
+        x = a            becomes      for _way in _branch1:
     else:                                 if _way:
         x = b                                 x = a
                                           else:
                                               x = b
-                                          (x,) = _f1.end((x,))
+                                          (x,) = _branch1.end((x,))
 
 Jumps hand the state to the engine and end the path; what follows a statement that may have jumped stands under
 ``if _rt.alive``. Line numbers stay those of the source, so that a traceback points into it.

@@ -19,43 +19,19 @@ from softly.algorithms.lowering import Lowered, lower
 
 # Functions of single numbers, which need no care for the batch.
 _ELEMENTWISE = {
-    *("abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "clip", "clone", "cos", "cosh", "deg2rad", "detach"),
-    *(
-        "div",
-        "double",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "float",
-        "floor",
-        "fmod",
-        "frac",
-        "hypot",
-        "lerp",
-        "lgamma",
-    ),
-    *("log", "log10", "log1p", "log2", "logaddexp", "logit", "maximum", "minimum", "mul", "neg", "pow", "reciprocal"),
-    *(
-        "relu",
-        "remainder",
-        "round",
-        "rsqrt",
-        "sigmoid",
-        "sign",
-        "sin",
-        "sinh",
-        "softplus",
-        "sqrt",
-        "square",
-        "sub",
-        "tan",
-    ),
-    *("tanh", "tensor", "to", "trunc", "xlogy", "add", "logsigmoid", "gelu", "silu", "elu", "leaky_relu"),
+    *("abs", "acos", "add", "asin", "atan", "atan2", "ceil", "clamp", "clip", "clone", "cos", "cosh", "deg2rad"),
+    *("detach", "div", "double", "elu", "erf", "erfc", "exp", "exp2", "expm1", "float", "floor", "fmod", "frac"),
+    *("gelu", "hypot", "leaky_relu", "lerp", "lgamma", "log", "log10", "log1p", "log2", "logaddexp", "logit"),
+    *("logsigmoid", "maximum", "minimum", "mul", "neg", "pow", "reciprocal", "relu", "remainder", "round"),
+    *("rsqrt", "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh"),
+    *("trunc", "xlogy"),
 }
 # The functions of the module math on numbers that are tensors.
-_MATH = {"fabs": torch.abs, "log": torch.log, "gamma": lambda x: torch.exp(torch.lgamma(x))}
+_MATH: dict[str, Callable[..., Tensor]] = {
+    "fabs": torch.abs,
+    "gamma": lambda x: torch.exp(torch.lgamma(x)),
+    "log": lambda x, base=None: torch.log(x) if base is None else torch.log(x) / torch.log(base),
+}
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,

@@ -105,6 +105,11 @@ def _reciprocal(r: Recorder, x: Any) -> np.ndarray:
     return r.each("div", r.slots(1.0), r.slots(x))
 
 
+@_rule("rsqrt")
+def _rsqrt(r: Recorder, x: Any) -> np.ndarray:
+    return r.each("div", r.slots(1.0), r.each("sqrt", r.slots(x)))
+
+
 @_rule("square")
 def _square(r: Recorder, x: Any) -> np.ndarray:
     return r.each("mul", r.slots(x), r.slots(x))
@@ -113,6 +118,12 @@ def _square(r: Recorder, x: Any) -> np.ndarray:
 @_rule("atan")
 def _atan(r: Recorder, x: Any) -> np.ndarray:
     return r.each("atan2", r.slots(x), r.slots(1.0))
+
+
+@_rule("acos")
+def _acos(r: Recorder, x: Any) -> np.ndarray:
+    slots, one = r.slots(x), r.slots(1.0)
+    return r.each("atan2", r.each("sqrt", r.each("mul", r.each("sub", one, slots), r.each("add", one, slots))), slots)
 
 
 @_rule("relu")

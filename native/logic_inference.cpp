@@ -80,10 +80,10 @@ inline Bytes collect(const uint8_t* x, int64_t stride, int64_t rows, Bytes least
     return collected;
 }
 
-// Packs up to 512 rows into the slots of their inputs; `bits` has room for a panel. A row's last columns are read as
-// if there were 32 of them, but not in the last rows of all, where there may be nothing behind them.
-void pack(const LogicPlan& plan, const uint8_t* x, const uint8_t* thresholds, int64_t rows, bool last, Bytes* bits,
-          char* slots) {
+// Packs up to 512 rows into the slots of their inputs; `bits` has room for a panel. Of x there are `available` bytes, and
+// as long as these last, a row's last columns are read as if there were 32 of them.
+void pack(const LogicPlan& plan, const uint8_t* x, int64_t available, const uint8_t* thresholds, int64_t rows,
+          Bytes* bits, char* slots) {
     const int64_t n = plan.num_inputs;
     for (int64_t begin = 0; begin < n; begin += panel) {
         const int64_t end = begin + panel < n ? begin + panel : n;
@@ -100,7 +100,7 @@ void pack(const LogicPlan& plan, const uint8_t* x, const uint8_t* thresholds, in
                 }
                 // The next eight rows, which follow these, are on their way meanwhile.
                 for (int line = 0; line < 256; line += 64) __builtin_prefetch(from + 8 * n + 8 * (c - begin) + line);
-                const bool whole = present > 8 || (present == 8 && (count == columns || !last));
+                const bool whole = present >= 8 && (8 * group + 7) * n + c + columns <= available;
                 bits[(c - begin) / columns * groups + group] =
                     whole         ? collect<true>(from + c, n, 8, least, count)
                     : present > 0 ? collect<false>(from + c, n, present < 8 ? present : 8, least, count)
@@ -314,7 +314,7 @@ bool each_block(const LogicPlan& plan, const uint8_t* x, const uint8_t* threshol
             const int64_t first = block * slot_examples, left = rows - first;
             const int64_t examples = left < slot_examples ? left : slot_examples;
             std::memset(slots, 0, slot_bytes);  // false, which no gate overwrites
-            pack(plan, x + first * plan.num_inputs, thresholds, examples, examples == left,
+            pack(plan, x + first * plan.num_inputs, left * plan.num_inputs, thresholds, examples,
                  reinterpret_cast<Bytes*>(slots + area), slots);
             run_all(plan, slots);
             finish(counter, slots, first, examples);

@@ -403,7 +403,8 @@ def harmless(path):
     tracemalloc.start()
     try:
         circuit = Circuit.load(path)
-        assert circuit.counts(rows(circuit)[:2]).shape == (2, circuit.k)
+        if circuit.num_columns <= 1 << 20:  # any number is good that no comparison looks at
+            assert circuit.counts(np.zeros((2, circuit.num_columns))).shape == (2, circuit.k)
     except ValueError as error:
         reason = str(error)
     finally:

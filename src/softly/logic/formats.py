@@ -23,7 +23,7 @@ __all__ = ["load", "save"]
 _FORMAT, _VERSION = "softly.circuit", 1
 # A wiring is drawn from its seed, and a netlist begins with its inputs: as many as the file says. No network is refused
 # that has a use for them, since a layer sees at most twice as many inputs as it has gates.
-_MOST_INPUTS = 1 << 18
+_MOST_INPUTS = 1 << 20
 
 
 def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs, native
+from softly._compiling import constant_result
 from softly.algorithms.library.graphs import FAR, neighbours
 
 __all__ = ["EditDistance", "ShortestPath", "levenshtein", "shortest_path"]
@@ -56,9 +57,14 @@ def _levenshtein_backward(grad: Tensor, costs: Tensor, steepness: float) -> Tens
     return out
 
 
-@lru_cache(maxsize=64)
+@constant_result  # which has to be outside of the cache
 def _diagonals(n: int, m: int) -> tuple[list[list[int]], list[int]]:
     """For each anti-diagonal the places of its inner cells' costs, and where in all diagonals each cell is."""
+    return _cached_diagonals(n, m)
+
+
+@lru_cache(maxsize=64)
+def _cached_diagonals(n: int, m: int) -> tuple[list[list[int]], list[int]]:
     costs = [[(i - 1) * m + k - i - 1 for i in range(max(1, k - m), min(n, k - 1) + 1)] for k in range(n + m + 1)]
     order = [(i, k - i) for k in range(n + m + 1) for i in range(max(0, k - m), min(n, k) + 1)]
     place = {cell: p for p, cell in enumerate(order)}
@@ -182,9 +188,14 @@ def _path_backward(grad: Tensor, costs: Tensor, h: int, w: int, rounds: int, ste
     return out
 
 
-@lru_cache(maxsize=64)
+@constant_result
 def _around(h: int, w: int) -> list[list[int]]:
     """The neighbours of all cells but the first, filled up to 8 with a cell that isn't there."""
+    return _cached_around(h, w)
+
+
+@lru_cache(maxsize=64)
+def _cached_around(h: int, w: int) -> list[list[int]]:
     around = [neighbours(v // w, v % w, h, w) for v in range(1, h * w)]
     return [a + [h * w] * (8 - len(a)) for a in around]
 

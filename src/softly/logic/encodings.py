@@ -7,6 +7,7 @@ Whatever an encoding is called, it comes down to `Encoding.comparisons`: bit i i
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ __all__ = ["ColumnEncoding", "Encoding", "OneHot", "Thermometer", "Threshold"]
 _BUFFERS = ("columns", "thresholds", "kinds")
 
 
-class Encoding(nn.Module):
+class Encoding(nn.Module, ABC):
     """Bits by comparison. A subclass says in ``_fit`` which comparisons a column asks for.
 
     Comparisons are exact: thresholds are in double precision and stay so, whatever dtype a model is moved to. A number
@@ -84,9 +85,9 @@ class Encoding(nn.Module):
         self.kinds = torch.tensor([kind for _, _, kind in chosen]).repeat_interleave(sizes).to(x.device)
         return self
 
+    @abstractmethod
     def _fit(self, x: Tensor, name: str) -> list[tuple[int, Tensor, int]]:
         """Column, thresholds and kind, in the order of the bits."""
-        raise NotImplementedError(f"{type(self).__name__} doesn't say how it is fitted.")
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., columns) numbers to (..., num_bits) booleans."""

@@ -7,6 +7,7 @@ mixture is what the layer computes with; in evaluation the gate with the largest
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from softly.logic.gates import COEFFICIENTS
 __all__ = ["Gumbel", "Parametrization", "Softmax", "get", "names"]
 
 
-class Parametrization:
+class Parametrization(ABC):
     """Weights to mixtures of gates. A subclass defines `mix`.
 
     Example:
@@ -27,6 +28,7 @@ class Parametrization:
         True
     """
 
+    @abstractmethod
     def mix(self, weight: Tensor, table: Tensor) -> Tensor:
         """The mixtures of the rows of ``table``, (gates, columns), that ``weight``, (n, gates), asks for: (n, columns).
 
@@ -36,7 +38,6 @@ class Parametrization:
             tensor([[0.5000],
                     [0.9526]])
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no mixture.")
 
     def coefficients(self, weights: Sequence[Tensor], gates: tuple[int, ...]) -> Tensor:
         """The same of the gates' coefficients, for the weights of several layers together: (sum of n, 4).

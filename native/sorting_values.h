@@ -1,0 +1,351 @@
+// The values of comparator networks and their gradients, with a vector of samples per wire: what sorting_network.cpp
+// begins with, whatever it computes from the swaps.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+#include "distributions.h"
+#include "parallel.h"
+#include "scratch.h"
+#include "sorting_plan.h"
+
+namespace softly::SOFTLY_ISA {
+namespace {
+
+template <typename T>
+T smaller(T a, T b) {
+    return b < a ? b : a;
+}
+
+// How many of `count` pieces of `cost` vector operations make up a task that is worth a thread's attention.
+int64_t grain(int64_t cost) {
+    constexpr int64_t task = 1 << 15;
+    return cost >= task ? 1 : task / (cost + 1);
+}
+
+// Rows of up to `width` samples, which vectors take across --------------------------------------------------------
+
+template <typename T>
+struct Block {
+    using S = Simd<T>;
+    using V = typename S::V;
+    static constexpr int width = S::width;
+
+    T* rows[width];
+    int count;  // the samples that there are; the others repeat the last one, and are never stored
+
+    Block(const T* first, int64_t stride, int64_t samples) : count(static_cast<int>(smaller<int64_t>(samples, width))) {
+        for (int lane = 0; lane < width; ++lane) {
+            rows[lane] = const_cast<T*>(first) + smaller(lane, count - 1) * stride;
+        }
+    }
+
+    // Columns begin to begin + columns - 1 of all rows, each as a vector.
+    void load(int64_t begin, int columns, V (&to)[width]) const {
+        if (columns == width) {
+            for (int lane = 0; lane < width; ++lane) to[lane] = S::load(rows[lane] + begin);
+            S::transpose(to);
+            return;
+        }
+        for (int column = 0; column < columns; ++column) {
+            for (int lane = 0; lane < width; ++lane) to[column][lane] = rows[lane][begin + column];
+        }
+    }
+    void store(int64_t begin, int columns, V (&from)[width]) const {
+        if (columns == width) {
+            S::transpose(from);
+            for (int lane = 0; lane < count; ++lane) S::store(rows[lane] + begin, from[lane]);
+            return;
+        }
+        for (int column = 0; column < columns; ++column) {
+            for (int lane = 0; lane < count; ++lane) rows[lane][begin + column] = from[column][lane];
+        }
+    }
+};
+
+// Calls f(begin, columns) on pieces of `width` columns.
+template <int width, typename F>
+void pieces(int64_t total, F&& f) {
+    for (int64_t begin = 0; begin < total; begin += width) {
+        f(begin, static_cast<int>(smaller<int64_t>(width, total - begin)));
+    }
+}
+
+// x (batch, columns) to one vector per column, placed by index; and back.
+template <typename T>
+void gather(const Block<T>& x, int64_t columns, const int32_t* index, typename Simd<T>::V* y) {
+    constexpr int width = Simd<T>::width;
+    pieces<width>(columns, [&](int64_t begin, int count) {
+        typename Simd<T>::V square[width];
+        x.load(begin, count, square);
+        for (int k = 0; k < count; ++k) y[index ? index[begin + k] : begin + k] = square[k];
+    });
+}
+
+template <typename T>
+void scatter(const typename Simd<T>::V* y, int64_t columns, const int32_t* index, const Block<T>& out) {
+    constexpr int width = Simd<T>::width;
+    pieces<width>(columns, [&](int64_t begin, int count) {
+        typename Simd<T>::V square[width];
+        for (int k = 0; k < count; ++k) square[k] = y[index ? index[begin + k] : begin + k];
+        out.store(begin, count, square);
+    });
+}
+
+// The values, forwards ----------------------------------------------------------------------------------------------
+
+// Runs the network on y, a vector of samples per wire, and hands what every comparator did to sink(comparator, swap).
+template <typename T, typename R, typename Sink>
+void forward_block(const SortingPlan& plan, const R& relaxation, typename Simd<T>::V* y, Sink&& sink) {
+    using V = typename Simd<T>::V;
+    for (int32_t c = 0; c < plan.size; ++c) {
+        V& first = y[plan.wires[2 * c]];
+        V& second = y[plan.wires[2 * c + 1]];
+        const V a = first, b = second, d = b - a;
+        const Swap<T> swap = relaxation(d);
+        first = (d < 0 ? b : a) + swap.blur;
+        second = (d < 0 ? a : b) - swap.blur;
+        sink(c, swap);
+    }
+}
+
+// The same for a single sample, with vectors over the comparators of a layer.
+template <typename T, typename R, typename Sink>
+void forward_single(const SortingPlan& plan, const R& relaxation, T* y, Sink&& sink) {
+    using V = typename Simd<T>::V;
+    constexpr int width = Simd<T>::width;
+    for (int32_t l = 0; l < plan.depth; ++l) {
+        for (int32_t c = plan.layers[l]; c < plan.layers[l + 1]; c += width) {
+            const int count = smaller(width, plan.layers[l + 1] - c);
+            const int32_t* wires = plan.wires + 2 * c;
+            V a{}, b{};
+            for (int k = 0; k < count; ++k) a[k] = y[wires[2 * k]], b[k] = y[wires[2 * k + 1]];
+            const V d = b - a;
+            const Swap<T> swap = relaxation(d);
+            const V low = (d < 0 ? b : a) + swap.blur, high = (d < 0 ? a : b) - swap.blur;
+            for (int k = 0; k < count; ++k) y[wires[2 * k]] = low[k], y[wires[2 * k + 1]] = high[k];
+            sink(c, count, swap);
+        }
+    }
+}
+
+template <typename T>
+void store_part(T* to, int count, typename Simd<T>::V value) {
+    if (count == Simd<T>::width) return Simd<T>::store(to, value);
+    for (int k = 0; k < count; ++k) to[k] = value[k];
+}
+
+// Collects a vector of samples per comparator and stores it as rows, one per sample.
+template <typename T>
+struct Collector {
+    static constexpr int width = Simd<T>::width;
+    Block<T> rows;
+    typename Simd<T>::V square[width];
+
+    void put(int32_t c, int32_t size, typename Simd<T>::V value) {
+        const int k = c % width;
+        square[k] = value;
+        if (k == width - 1 || c == size - 1) rows.store(c - k, k + 1, square);
+    }
+};
+
+// What single samples gain over a block that is mostly empty.
+constexpr int single_samples = 2;
+
+// The network's values and, by arrays that may be null: slopes in the layout of network_values, or weights,
+// densities and slopes as rows of `stride` per sample.
+template <typename T>
+struct Outcome {
+    T* out;
+    T* direct;
+    T *weights, *densities, *slopes;
+    int64_t stride;
+};
+
+template <typename T>
+bool forward(const SortingPlan& plan, int distribution, double art, const T* x, const Outcome<T>& to, int64_t batch,
+             int threads) {
+    using V = typename Simd<T>::V;
+    constexpr int width = Simd<T>::width;
+    const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
+    bool enough = true;
+    with_relaxation<T>(distribution, art, [&](const auto& relaxation) {
+        parallel_for(blocks, grain(16 * size), threads, [&](int64_t begin, int64_t end) {
+            V* y = static_cast<V*>(scratch(n * sizeof(V)));
+            if (y == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+            for (int64_t block = begin; block < end; ++block) {
+                const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
+                T* rows[] = {to.weights, to.densities, to.slopes};
+                if (to.direct != nullptr && samples < width) rows[2] = to.direct;  // the rest of a batch is rows
+                if (samples < width && samples <= single_samples) {
+                    for (int64_t s = sample; s < sample + samples; ++s) {
+                        T* values = reinterpret_cast<T*>(y);
+                        std::memcpy(values, x + s * n, n * sizeof(T));
+                        forward_single<T>(plan, relaxation, values, [&](int32_t c, int count, const Swap<T>& swap) {
+                            const int64_t at = s * to.stride + c;
+                            if (rows[0]) store_part(rows[0] + at, count, swap.weight);
+                            if (rows[1]) store_part(rows[1] + at, count, swap.density);
+                            if (rows[2]) store_part(rows[2] + at, count, swap.slope);
+                        });
+                        for (int64_t k = 0; to.out && k < plan.outputs; ++k) {
+                            to.out[s * plan.outputs + k] = values[plan.output[k]];
+                        }
+                    }
+                    continue;
+                }
+                gather(Block<T>(x + sample * n, n, samples), n, nullptr, y);
+                const auto row = [&](T* array) {
+                    return Collector<T>{{array + sample * to.stride, to.stride, samples}, {}};
+                };
+                if (rows[0] && rows[1]) {
+                    Collector<T> weights = row(rows[0]), densities = row(rows[1]), slopes = row(rows[2]);
+                    forward_block<T>(plan, relaxation, y, [&](int32_t c, const Swap<T>& swap) {
+                        weights.put(c, plan.size, swap.weight);
+                        densities.put(c, plan.size, swap.density);
+                        slopes.put(c, plan.size, swap.slope);
+                    });
+                } else if (rows[0]) {
+                    Collector<T> weights = row(rows[0]);
+                    forward_block<T>(plan, relaxation, y,
+                                     [&](int32_t c, const Swap<T>& swap) { weights.put(c, plan.size, swap.weight); });
+                } else if (rows[2]) {
+                    Collector<T> slopes = row(rows[2]);
+                    forward_block<T>(plan, relaxation, y,
+                                     [&](int32_t c, const Swap<T>& swap) { slopes.put(c, plan.size, swap.slope); });
+                } else if (to.direct) {
+                    T* slopes = to.direct + sample * size;
+                    forward_block<T>(plan, relaxation, y, [&](int32_t c, const Swap<T>& swap) {
+                        Simd<T>::store(slopes + int64_t{c} * width, swap.slope);
+                    });
+                } else {
+                    forward_block<T>(plan, relaxation, y, [](int32_t, const Swap<T>&) {});
+                }
+                if (to.out) {
+                    const Block<T> out(to.out + sample * plan.outputs, plan.outputs, samples);
+                    scatter(y, plan.outputs, plan.output, out);
+                }
+            }
+        });
+    });
+    return enough;
+}
+
+// The values, backwards ---------------------------------------------------------------------------------------------
+
+// From the gradient of low = y_i + t(d) and high = y_j - t(d) to that of y_i and y_j, with t' = slope and what else
+// depends on d adding `extra` to its gradient.
+template <typename V>
+inline void pull_back(V& gi, V& gj, V slope, V extra) {
+    const V gd = slope * (gi - gj) + extra;
+    gi -= gd;
+    gj += gd;
+}
+
+template <typename T>
+bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T* grad_x, int64_t batch, int threads) {
+    using S = Simd<T>;
+    using V = typename S::V;
+    constexpr int width = S::width;
+    const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
+    bool enough = true;
+    parallel_for(blocks, grain(3 * size), threads, [&](int64_t begin, int64_t end) {
+        V* g = static_cast<V*>(scratch(n * sizeof(V)));
+        if (g == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        for (int64_t block = begin; block < end; ++block) {
+            const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
+            if (samples < width && samples <= single_samples) {
+                T* single = reinterpret_cast<T*>(g);
+                for (int64_t s = sample; s < sample + samples; ++s) {
+                    std::memset(single, 0, n * sizeof(T));
+                    for (int64_t k = 0; k < plan.outputs; ++k) single[plan.output[k]] = grad[s * plan.outputs + k];
+                    for (int64_t c = size - 1; c >= 0; --c) {
+                        pull_back(single[plan.wires[2 * c]], single[plan.wires[2 * c + 1]], slopes[s * size + c], T(0));
+                    }
+                    std::memcpy(grad_x + s * n, single, n * sizeof(T));
+                }
+                continue;
+            }
+            std::memset(g, 0, n * sizeof(V));
+            gather(Block<T>(grad + sample * plan.outputs, plan.outputs, samples), plan.outputs, plan.output, g);
+            if (samples == width) {
+                const T* from = slopes + sample * size;
+                for (int64_t c = size - 1; c >= 0; --c) {
+                    pull_back(g[plan.wires[2 * c]], g[plan.wires[2 * c + 1]], S::load(from + c * width), V{});
+                }
+            } else {
+                const Block<T> from(slopes + sample * size, size, samples);
+                for (int64_t last = size; last > 0;) {
+                    const int count = static_cast<int>((last - 1) % width + 1);
+                    last -= count;
+                    V slope[width];
+                    from.load(last, count, slope);
+                    for (int k = count - 1; k >= 0; --k) {
+                        const int32_t* wires = plan.wires + 2 * (last + k);
+                        pull_back(g[wires[0]], g[wires[1]], slope[k], V{});
+                    }
+                }
+            }
+            scatter(g, n, nullptr, Block<T>(grad_x + sample * n, n, samples));
+        }
+    });
+    return enough;
+}
+
+// The same for what depends on the swap weights: `sums` has, `parts` times per sample, <G_j - G_i, R_j - R_i> for every
+// comparator, whose product with the density is the gradient of d.
+template <typename T>
+bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int64_t parts, T* grad_x, int64_t batch,
+                      int threads) {
+    using V = typename Simd<T>::V;
+    constexpr int width = Simd<T>::width;
+    const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
+    bool enough = true;
+    parallel_for(blocks, grain(6 * size), threads, [&](int64_t begin, int64_t end) {
+        V* g = static_cast<V*>(scratch(n * sizeof(V)));
+        if (g == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        for (int64_t block = begin; block < end; ++block) {
+            const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
+            if (samples < width && samples <= single_samples) {
+                T* single = reinterpret_cast<T*>(g);
+                for (int64_t s = sample; s < sample + samples; ++s) {
+                    const T *densities = kept + (3 * s + 1) * size, *slopes = densities + size;
+                    std::memset(single, 0, n * sizeof(T));
+                    for (int64_t c = size - 1; c >= 0; --c) {
+                        T sum = 0;
+                        for (int64_t p = 0; p < parts; ++p) sum += sums[(s * parts + p) * size + c];
+                        T &gi = single[plan.wires[2 * c]], &gj = single[plan.wires[2 * c + 1]];
+                        pull_back(gi, gj, slopes[c], densities[c] * sum);
+                    }
+                    std::memcpy(grad_x + s * n, single, n * sizeof(T));
+                }
+                continue;
+            }
+            std::memset(g, 0, n * sizeof(V));
+            const Block<T> densities(kept + (3 * sample + 1) * size, 3 * size, samples);
+            const Block<T> slopes(kept + (3 * sample + 2) * size, 3 * size, samples);
+            for (int64_t last = size; last > 0;) {
+                const int count = static_cast<int>((last - 1) % width + 1);
+                last -= count;
+                V density[width], slope[width], sum[width];
+                densities.load(last, count, density);
+                slopes.load(last, count, slope);
+                for (int k = 0; k < count; ++k) sum[k] = V{};
+                for (int64_t p = 0; p < parts; ++p) {
+                    V part[width];
+                    Block<T>(sums + (sample * parts + p) * size, parts * size, samples).load(last, count, part);
+                    for (int k = 0; k < count; ++k) sum[k] += part[k];
+                }
+                for (int k = count - 1; k >= 0; --k) {
+                    const int32_t* wires = plan.wires + 2 * (last + k);
+                    pull_back(g[wires[0]], g[wires[1]], slope[k], density[k] * sum[k]);
+                }
+            }
+            scatter(g, n, nullptr, Block<T>(grad_x + sample * n, n, samples));
+        }
+    });
+    return enough;
+}
+
+}  // namespace
+}  // namespace softly::SOFTLY_ISA

@@ -53,12 +53,13 @@ struct Stack {
     using T = typename Computed<S>::type;
     const S* rows;
     const T* coefficients;
-    const int64_t *wires, *sizes;
+    const int64_t* const* wires;
+    const int64_t* sizes;
     const double* factors;
     int64_t depth, inputs, batch, groups, gates, widest;
 
-    Stack(const S* rows, const T* coefficients, const int64_t* wires, const int64_t* sizes, const double* factors,
-          int64_t depth, int64_t inputs, int64_t batch, int64_t groups)
+    Stack(const S* rows, const T* coefficients, const int64_t* const* wires, const int64_t* sizes,
+          const double* factors, int64_t depth, int64_t inputs, int64_t batch, int64_t groups)
         : rows(rows), coefficients(coefficients), wires(wires), sizes(sizes), factors(factors), depth(depth),
           inputs(inputs), batch(batch), groups(groups), gates(0), widest(inputs) {
         for (int64_t l = 0; l < depth; ++l) {
@@ -71,12 +72,9 @@ struct Stack {
 
     bool connected() const {
         int64_t below = inputs, wrong = 0;
-        for (int64_t l = 0, offset = 0; l < depth; below = sizes[l], offset += sizes[l], ++l) {
-            for (int64_t side = 0; side < 2; ++side) {
-                const int64_t* wire = wires + side * gates + offset;
-                for (int64_t j = 0; j < sizes[l]; ++j) {
-                    wrong |= static_cast<uint64_t>(wire[j]) >= static_cast<uint64_t>(below);
-                }
+        for (int64_t l = 0; l < depth; below = sizes[l], ++l) {
+            for (int64_t j = 0; j < 2 * sizes[l]; ++j) {
+                wrong |= static_cast<uint64_t>(wires[l][j]) >= static_cast<uint64_t>(below);
             }
         }
         return wrong == 0;
@@ -129,8 +127,9 @@ struct Layer {
     const S* below;
     int64_t stride;
 
-    Layer(const Stack<S>& stack, int64_t offset, const S* below, int64_t stride)
-        : first(stack.wires + offset), second(first + stack.gates), c(stack.coefficients + 4 * offset), below(below),
+    // Layer number l, before which there are `offset` gates.
+    Layer(const Stack<S>& stack, int64_t l, int64_t offset, const S* below, int64_t stride)
+        : first(stack.wires[l]), second(first + stack.sizes[l]), c(stack.coefficients + 4 * offset), below(below),
           stride(stride) {}
 
     const S* a(int64_t gate) const { return below + first[gate] * stride; }
@@ -253,11 +252,11 @@ void forward_block(const Stack<S>& stack, const C& columns, const S* from, int64
     int64_t offset = 0;
     for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
         S* rows = work + (l % 2) * stack.widest * columns.stride();
-        evaluate(Layer<S>(stack, offset, from, from_stride), stack.sizes[l], columns, rows, columns.stride());
+        evaluate(Layer<S>(stack, l, offset, from, from_stride), stack.sizes[l], columns, rows, columns.stride());
         from = rows;
         from_stride = columns.stride();
     }
-    const Layer<S> last(stack, offset, from, from_stride);
+    const Layer<S> last(stack, stack.depth - 1, offset, from, from_stride);
     if (stack.groups) {
         evaluate_sums(last, stack.groups, stack.last() / stack.groups, columns, to, to_stride);
     } else {
@@ -287,14 +286,14 @@ void backward_block(const Stack<S>& stack, const C& columns, const S* from, int6
     int64_t below_stride = from_stride, offset = 0;
     for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
         S* rows = kept + offset * stride;
-        evaluate(Layer<S>(stack, offset, below, below_stride), stack.sizes[l], columns, rows, stride);
+        evaluate(Layer<S>(stack, l, offset, below, below_stride), stack.sizes[l], columns, rows, stride);
         below = rows;
         below_stride = stride;
     }
     for (int64_t l = stack.depth - 1; l >= 0; --l) {
         const int64_t rows_below = l ? stack.sizes[l - 1] : stack.inputs;
         const int64_t offset_below = l ? offset - rows_below : 0;
-        const Layer<S> layer(stack, offset, l ? kept + offset_below * stride : from, l ? stride : from_stride);
+        const Layer<S> layer(stack, l, offset, l ? kept + offset_below * stride : from, l ? stride : from_stride);
         T* to = l ? buffers + (l % 2) * stack.widest * stride : grad_rows;
         const int64_t to_stride = l ? stride : grad_rows_stride;
         if (l) __builtin_memset(to, 0, rows_below * stride * sizeof(T));
@@ -355,7 +354,7 @@ void copy_columns(const A* from, int64_t from_stride, B* to, int64_t to_stride, 
 }  // namespace
 
 template <typename S>
-int logic_forward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* wires,
+int logic_forward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* const* wires,
                   const int64_t* sizes, int64_t depth, int64_t inputs, int64_t batch, int64_t groups,
                   typename Computed<S>::type* out, int threads) {
     using M = Memory<S>;
@@ -394,7 +393,7 @@ int logic_forward(const S* rows, const typename Computed<S>::type* coefficients,
 }
 
 template <typename S>
-int logic_backward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* wires,
+int logic_backward(const S* rows, const typename Computed<S>::type* coefficients, const int64_t* const* wires,
                    const int64_t* sizes, const double* factors, int64_t depth, int64_t inputs, int64_t batch,
                    int64_t groups, const typename Computed<S>::type* grad, S* grad_rows,
                    typename Computed<S>::type* grad_coefficients, int threads) {
@@ -470,17 +469,17 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     return done;
 }
 
-template int logic_forward(const float*, const float*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
-                           int64_t, float*, int);
-template int logic_forward(const double*, const double*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
-                           int64_t, double*, int);
-template int logic_forward(const Bfloat16*, const float*, const int64_t*, const int64_t*, int64_t, int64_t, int64_t,
-                           int64_t, float*, int);
-template int logic_backward(const float*, const float*, const int64_t*, const int64_t*, const double*, int64_t,
-                            int64_t, int64_t, int64_t, const float*, float*, float*, int);
-template int logic_backward(const double*, const double*, const int64_t*, const int64_t*, const double*, int64_t,
-                            int64_t, int64_t, int64_t, const double*, double*, double*, int);
-template int logic_backward(const Bfloat16*, const float*, const int64_t*, const int64_t*, const double*, int64_t,
-                            int64_t, int64_t, int64_t, const float*, Bfloat16*, float*, int);
+template int logic_forward(const float*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t,
+                           int64_t, int64_t, float*, int);
+template int logic_forward(const double*, const double*, const int64_t* const*, const int64_t*, int64_t, int64_t,
+                           int64_t, int64_t, double*, int);
+template int logic_forward(const Bfloat16*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t,
+                           int64_t, int64_t, float*, int);
+template int logic_backward(const float*, const float*, const int64_t* const*, const int64_t*, const double*,
+                            int64_t, int64_t, int64_t, int64_t, const float*, float*, float*, int);
+template int logic_backward(const double*, const double*, const int64_t* const*, const int64_t*, const double*,
+                            int64_t, int64_t, int64_t, int64_t, const double*, double*, double*, int);
+template int logic_backward(const Bfloat16*, const float*, const int64_t* const*, const int64_t*, const double*,
+                            int64_t, int64_t, int64_t, int64_t, const float*, Bfloat16*, float*, int);
 
 }  // namespace softly::SOFTLY_ISA

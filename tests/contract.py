@@ -570,8 +570,7 @@ def _logic_row(kind: str) -> Row:
     layers = [hard] if kind == "layer" else list(hard.layers)
     constants = (
         torch.cat([layer.train().weight.softmax(-1) @ softly.logic.gates.COEFFICIENTS for layer in layers]),
-        torch.cat([layer.wires for layer in layers], 1),
-        [layer.out_dim for layer in layers],
+        [layer.wires for layer in layers],
         [1.0 for _ in layers],
         0 if kind == "layer" else 2,
     )

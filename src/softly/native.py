@@ -7,7 +7,6 @@ derivatives, derivatives of derivatives), so that nobody notices but by the cloc
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -165,7 +164,6 @@ def operator(
         return [torch.empty_like(x) if wanted else x.new_empty(0) for x, wanted in zip(xs, rest[-1], strict=True)]
 
     backward_op.register_fake(backward_shape)
-    num_constants = len(inspect.signature(forward).parameters) - leading
 
     def gradients(
         run: Callable[..., Any], grad: Tensor, saved: Sequence[Tensor], constants: Sequence[Any], wanted: list[bool]
@@ -187,7 +185,11 @@ def operator(
 
     def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
         wanted = list(take(ctx.needs_input_grad)[0])
-        return (*give(gradients(backward_op, grad, ctx.saved_tensors, ctx.constants, wanted)), *[None] * num_constants)
+        none = [
+            [None] * len(c) if isinstance(c, list) and any(isinstance(v, Tensor) for v in c) else None
+            for c in ctx.constants
+        ]
+        return *give(gradients(backward_op, grad, ctx.saved_tensors, ctx.constants, wanted)), *none
 
     forward_op.register_autograd(differentiate, setup_context=setup_context)
 

@@ -72,18 +72,18 @@ def test_network_is_the_sequence_of_its_parts(options, mode):
 @pytest.mark.parametrize(("sizes", "batch"), [([40], 1), ([40], 300), ([60, 50, 40], 37), ([33, 20], 64), ([5], 0)])
 def test_kernels_are_the_reference(storage, groups, sizes, batch, monkeypatch):
     wide = torch.promote_types(storage, torch.float32)
-    wires = torch.cat([torch.randint(0, below, (2, size)) for below, size in zip([23, *sizes], sizes, strict=False)], 1)
+    wires = [torch.randint(0, below, (2, size)) for below, size in zip([23, *sizes], sizes, strict=False)]
     rows = torch.rand(23, batch).to(storage).requires_grad_()
     c = torch.rand(sum(sizes), 4, dtype=wide).sub(0.5).requires_grad_()
     factors = [1.5, 0.5, 2.0][: len(sizes)]
 
     def run():
-        result = _stack._native_stack(rows, c, wires, sizes, factors, groups)
+        result = _stack._native_stack(rows, c, wires, factors, groups)
         weights = torch.linspace(-1, 1, result.numel(), dtype=wide).view_as(result)
         return (result, *torch.autograd.grad(result, (rows, c), weights), *torch.autograd.grad(run_c(), c))
 
     def run_c():
-        return _stack._native_stack(rows.detach(), c, wires, sizes, factors, groups).sum()
+        return _stack._native_stack(rows.detach(), c, wires, factors, groups).sum()
 
     ours, reference = both(run, monkeypatch)
     tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[storage]

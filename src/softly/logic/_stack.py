@@ -18,8 +18,7 @@ from softly.logic.gates import COEFFICIENTS
 def reference(
     rows: Tensor,
     coefficients: Tensor,
-    wires: Tensor,
-    sizes: Sequence[int],
+    wires: Sequence[Tensor],
     grad_factors: Sequence[float],
     groups: int,
 ) -> Tensor:
@@ -28,8 +27,7 @@ def reference(
     Args:
         rows: (in_dim, batch) Activations; their dtype is that of all activations between the layers.
         coefficients: (gates, 4) Of all layers, one after the other, at least in single precision.
-        wires: (2, gates) Each pair counts within the layer below.
-        sizes: The number of gates of each layer.
+        wires: For each layer (2, gates) rows of the layer below.
         grad_factors: For each layer what multiplies the gradient in its input.
         groups: 0 for the last layer's rows, or the number of groups that they are summed in.
 
@@ -37,7 +35,7 @@ def reference(
         (gates of the last layer, batch) or (groups, batch), in the dtype of the coefficients.
     """
     storage = rows.dtype
-    layers = zip(coefficients.split(list(sizes)), wires.split(list(sizes), 1), grad_factors, strict=True)
+    layers = zip(coefficients.split(_sizes(wires)), wires, grad_factors, strict=True)
     for chosen, (first, second), factor in layers:
         rows = rows.to(storage)
         if factor != 1.0:
@@ -48,23 +46,23 @@ def reference(
     return rows.unflatten(0, (groups, -1)).sum(1) if groups else rows
 
 
-def _shape(
-    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
-) -> Tensor:
-    return coefficients.new_empty(groups or sizes[-1], rows.shape[1])
+def _sizes(wires: Sequence[Tensor]) -> list[int]:
+    return [pairs.shape[1] for pairs in wires]
 
 
-def _forward(
-    rows: Tensor, coefficients: Tensor, wires: Tensor, sizes: list[int], grad_factors: list[float], groups: int
-) -> Tensor:
-    out = _shape(rows, coefficients, wires, sizes, grad_factors, groups)
-    widths = array("q", sizes)
+def _shape(rows: Tensor, coefficients: Tensor, wires: list[Tensor], grad_factors: list[float], groups: int) -> Tensor:
+    return coefficients.new_empty(groups or wires[-1].shape[1], rows.shape[1])
+
+
+def _forward(rows: Tensor, coefficients: Tensor, wires: list[Tensor], grad_factors: list[float], groups: int) -> Tensor:
+    out = _shape(rows, coefficients, wires, grad_factors, groups)
+    places, sizes = _addresses(wires), array("q", _sizes(wires))
     status = native.kernel("logic_forward", rows.dtype)(
         rows.data_ptr(),
         coefficients.data_ptr(),
-        wires.data_ptr(),
-        widths.buffer_info()[0],
-        len(sizes),
+        places.buffer_info()[0],
+        sizes.buffer_info()[0],
+        len(wires),
         *rows.shape,
         groups,
         out.data_ptr(),
@@ -78,22 +76,21 @@ def _backward(
     grad: Tensor,
     rows: Tensor,
     coefficients: Tensor,
-    wires: Tensor,
-    sizes: list[int],
+    wires: list[Tensor],
     grad_factors: list[float],
     groups: int,
     wanted: list[bool],
 ) -> list[Tensor]:
     grad_rows = torch.empty_like(rows) if wanted[0] else rows.new_empty(0)
     grad_coefficients = torch.empty_like(coefficients)
-    widths, factors = array("q", sizes), array("d", grad_factors)
+    places, sizes, factors = _addresses(wires), array("q", _sizes(wires)), array("d", grad_factors)
     status = native.kernel("logic_backward", rows.dtype)(
         rows.data_ptr(),
         coefficients.data_ptr(),
-        wires.data_ptr(),
-        widths.buffer_info()[0],
+        places.buffer_info()[0],
+        sizes.buffer_info()[0],
         factors.buffer_info()[0],
-        len(sizes),
+        len(wires),
         *rows.shape,
         groups,
         grad.data_ptr(),
@@ -103,6 +100,10 @@ def _backward(
     )
     _check(status)
     return [grad_rows, grad_coefficients if wanted[1] else coefficients.new_empty(0)]
+
+
+def _addresses(tensors: Sequence[Tensor]) -> array[int]:
+    return array("Q", [tensor.data_ptr() for tensor in tensors])
 
 
 def _check(status: int) -> None:
@@ -132,15 +133,14 @@ _KERNELS = {
 def stack(
     x: Tensor,
     coefficients: Tensor,
-    wires: Tensor,
-    sizes: Sequence[int],
+    wires: Sequence[Tensor],
     grad_factors: Sequence[float],
     groups: int = 0,
 ) -> Tensor:
     """The same with examples first: (..., in_dim) to (..., gates of the last layer) or (..., groups)."""
     rows = x.reshape(-1, x.shape[-1]).t()
     function = _native_stack if (x.dtype, coefficients.dtype) in _KERNELS else reference
-    result = function(rows, coefficients, wires.contiguous(), list(sizes), list(grad_factors), groups)
+    result = function(rows, coefficients, [pairs.contiguous() for pairs in wires], list(grad_factors), groups)
     return result.t().reshape(*x.shape[:-1], result.shape[0])
 
 

@@ -123,7 +123,7 @@ class LogicLayer(nn.Module):
         x, compute, result = prepare(x, self.weight, self.in_dim, "softly.logic.LogicLayer")
         if self.closed:
             c = coefficients([self], compute)
-            return stack(x, c, self.wires, [self.out_dim], [self.grad_factor]).to(result)
+            return stack(x, c, [self.wires], [self.grad_factor]).to(result)
         if self.grad_factor != 1.0:
             x = x * self.grad_factor + (x * (1.0 - self.grad_factor)).detach()
         a, b = x.to(compute)[..., self.wires].unbind(-2)

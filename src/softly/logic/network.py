@@ -108,8 +108,7 @@ class LogicNetwork(nn.Module):
         sums = stack(
             x,
             coefficients(layers, compute),
-            torch.cat([layer.wires for layer in layers], 1),
-            [layer.out_dim for layer in layers],
+            [layer.wires for layer in layers],
             [layer.grad_factor for layer in layers],
             self.head.k,
         )

@@ -6,6 +6,7 @@ and prints a line of the results table for each. With --out a killed run goes on
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -35,6 +36,7 @@ class Config:
         data: A name of `DATA`.
         architecture: A name of `softly.logic.architectures`.
         published: The accuracy that the chapter reports, discretized, mean over 10 runs.
+        decay: Whether the learning rate falls to 0 along half a cosine; else it is constant, as in the chapter.
         init, parametrization, grad_factor: As in `softly.logic.LogicLayer`.
         grey: Whether pixels are seen in training as they are, as probabilities that a bit is set; tests are on bits.
         select: Whether the epoch is kept whose discretized network is the best on the training data; else the last.
@@ -48,6 +50,7 @@ class Config:
     epochs: int = 200
     batch_size: int = 100
     learning_rate: float = 0.01
+    decay: bool = False
     init: str = "normal"
     parametrization: str = "softmax16"
     grad_factor: float = 1.0
@@ -73,7 +76,8 @@ class Result:
         options = ", ".join(
             f"{field.name} {getattr(c, field.name)}"
             for field in fields(Config)
-            if field.name in ("init", "parametrization", "grad_factor") and getattr(c, field.name) != field.default
+            if field.name in ("learning_rate", "decay", "init", "parametrization", "grad_factor")
+            and getattr(c, field.name) != field.default
         )
         cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
         cells += [f"{100 * self.hard.mean():.2f}{spread}", f"{100 * self.soft.mean():.2f}"]
@@ -180,6 +184,8 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
             report(folder, measured)
     before, started = measured["minutes"], time.perf_counter()
     for epoch in range(int(measured["step"]), config.epochs):
+        if config.decay:
+            optimizer.param_groups[0]["lr"] = config.learning_rate * (1 + math.cos(math.pi * epoch / config.epochs)) / 2
         torch.manual_seed(seed * 100_003 + epoch)  # so that a run that was interrupted takes the same course
         loss = train_epoch(network, optimizer, nn.functional.cross_entropy, x, y, batch_size=config.batch_size)
         if config.select:
@@ -262,6 +268,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--decay", action=argparse.BooleanOptionalAction)
     parser.add_argument("--init")
     parser.add_argument("--parametrization")
     parser.add_argument("--grad-factor", type=float)

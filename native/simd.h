@@ -130,7 +130,13 @@ struct Simd {
 #endif
         return a < b ? a : b;
     }
-    static V max(V a, V b) { return a > b ? a : b; }
+    static V max(V a, V b) {
+#if defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return (V)_mm256_max_ps((__m256)a, (__m256)b);
+        if constexpr (sizeof(T) == 8) return (V)_mm256_max_pd((__m256d)a, (__m256d)b);
+#endif
+        return a > b ? a : b;
+    }
     static V sqrt(V x) {
         for (int lane = 0; lane < width; ++lane) {
             x[lane] = sizeof(T) == 4 ? T(__builtin_sqrtf(x[lane])) : T(__builtin_sqrt(x[lane]));

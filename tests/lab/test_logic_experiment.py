@@ -34,7 +34,7 @@ def test_result_is_a_line_of_the_table(config):
     result = run(replace(config, epochs=150, grad_factor=1.5))
     assert result.hard.shape == (2,)
     assert result.hard.mean() > 0.75
-    assert result.row().startswith("| toy | grad_factor 1.5 | 100.00 | ")
+    assert result.row().startswith("| toy | learning_rate 0.05, grad_factor 1.5 | 100.00 | ")
 
 
 def test_killed_runs_take_the_same_course(config, tmp_path, monkeypatch):

@@ -1,16 +1,12 @@
 """From a table to a circuit: what `softly logic train` does."""
 
 import math
-from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from softly.logic import Circuit, LogicNetwork, Thermometer, discretize
-from softly.logic.training import evaluate, train_epoch
+from softly.logic import Circuit, LogicClassifier, LogicRegressor, Thermometer, discretize
 from softly_lab.data.files import Table
 
 
@@ -53,7 +49,7 @@ class Result:
         error: Mean absolute error of held-out rows where numbers are predicted.
         always: Accuracy of always saying the most frequent class.
         num_trained, num_held_out: Rows.
-        epoch: The epoch after which the discretized network had the smallest loss on the rows it was trained on.
+        epoch: The epoch after which the discretized network was best on the rows it was trained on.
     """
 
     circuit: Circuit
@@ -79,7 +75,7 @@ def split(table: Table, share: float, seed: int) -> tuple[np.ndarray, np.ndarray
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))
 
 
-def train(table: Table, config: Config, report: Callable[[int, int, float], None] | None = None) -> Result:
+def train(table: Table, config: Config, *, verbose: bool = False) -> Result:
     """Train a network, and keep the discretized one that is best on the rows that it was trained on.
 
     Held-out rows take no part in that choice, so that what is measured on them is what to expect of new rows.
@@ -87,44 +83,29 @@ def train(table: Table, config: Config, report: Callable[[int, int, float], None
     Args:
         table: Rows and what to learn from them.
         config: How.
-        report: Called after every epoch with its number, that of all epochs, and the loss of the discretized network.
+        verbose: Whether progress is shown.
     """
     _check(config)
     trained, held = split(table, config.held_out, config.seed)
     if not len(held):
         raise ValueError(f"{len(table.rows)} rows are too few to hold out {config.held_out:g} of them.")
-    x, numbers = torch.from_numpy(table.rows), torch.from_numpy(table.target)
-    encoding = Thermometer(config.bits).fit(x[trained])
-    if encoding.num_bits < 2:
-        raise ValueError(f"the columns become {encoding.num_bits} bits: too few to learn from.")
-    k = max(1, len(table.classes))
-    group = -(-config.width // k)
-    tau, beta, y, loss = _head(table, numbers, trained, group)
-    torch.manual_seed(config.seed)
-    network = LogicNetwork(
-        encoding.num_bits,
-        [config.width] * (config.layers - 1) + [group * k],
-        k,
-        tau=tau,
-        beta=beta,
-        seed=config.seed,
+    rows, wanted = table.rows[trained], table.target[trained]
+    if (bits := Thermometer(config.bits).fit(torch.from_numpy(rows)).num_bits) < 2:
+        raise ValueError(f"the columns become {bits} bits: too few to learn from.")
+    model = (LogicClassifier if table.classes else LogicRegressor)(
+        [config.width] * config.layers,
+        bits=config.bits,
         init="residual",
-    )
-    bits = encoding(x[trained])
-    optimizer = torch.optim.Adam(network.parameters(), config.learning_rate)
-    best, kept, kept_epoch = math.inf, network.state_dict(), 0
-    epochs = config.epochs_for(len(trained))
-    for epoch in range(1, epochs + 1):
-        train_epoch(network, optimizer, loss, bits, y[trained], batch_size=config.batch_size)
-        hard = loss(evaluate(network, bits), y[trained]).item()
-        if hard < best:
-            best, kept, kept_epoch = hard, deepcopy(network.state_dict()), epoch
-        if report is not None:
-            report(epoch, epochs, hard)
-    network.load_state_dict(kept)
-    network.encoding = encoding
-    circuit = discretize(network, columns=table.columns, classes=table.classes)
-    return _measured(circuit, table, trained, held, kept_epoch)
+        learning_rate=config.learning_rate,
+        batch_size=config.batch_size,
+        epochs=config.epochs_for(len(trained)),
+        validation_fraction=0.0,
+        patience=None,
+        random_state=config.seed,
+        verbose=verbose,
+    ).fit(rows, wanted)
+    circuit = discretize(model.network_, columns=table.columns, classes=table.classes)
+    return _measured(circuit, table, trained, held, model.best_epoch_)
 
 
 def _check(config: Config) -> None:
@@ -137,24 +118,6 @@ def _check(config: Config) -> None:
         raise ValueError(f"seed must be in [0, 2^32), got {config.seed}.")
     if not (config.learning_rate > 0 and math.isfinite(config.learning_rate)):
         raise ValueError(f"learning_rate must be positive, got {config.learning_rate:g}.")
-
-
-def _head(
-    table: Table, numbers: Tensor, trained: np.ndarray, group: int
-) -> tuple[float, float, Tensor, Callable[[Tensor, Tensor], Tensor]]:
-    """Temperature and offset of the scores, targets, and the loss."""
-    if table.classes:
-        return math.sqrt(group), 0.0, numbers.long(), nn.functional.cross_entropy
-    # Counts stand for the range of the numbers, and a little beyond.
-    known = numbers[trained].double()
-    low, high = known.min().item(), known.max().item()
-    spread = (high - low) or 1.0
-    scale = known.std(correction=0).item() or 1.0
-
-    def loss(scores: Tensor, wanted: Tensor) -> Tensor:
-        return ((scores.squeeze(-1) - wanted) / scale).square().mean()
-
-    return group / (1.1 * spread), low - 0.05 * spread, numbers.float(), loss
 
 
 def _measured(circuit: Circuit, table: Table, trained: np.ndarray, held: np.ndarray, epoch: int) -> Result:

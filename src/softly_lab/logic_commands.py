@@ -69,9 +69,6 @@ def train(
 
     Texts become a bit each, numbers a ladder of thresholds, and missing values zeros.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from softly_lab import circuits
     from softly_lab.data import files
 
@@ -83,16 +80,7 @@ def train(
         kinds = f"{len(table.classes)} classes" if table.classes else "numbers to predict"
         left_out = f"; {table.skipped} left out, without {target!r}" if table.skipped else ""
         typer.echo(f"{len(table.rows)} rows of {len(table.columns)} columns, {kinds}{left_out}")
-        columns = (
-            *(TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()),
-            TextColumn("loss of the discretized network {task.fields[loss]:.4f}"),
-        )
-        console = Console(stderr=True)
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
-            bar = display.add_task("", total=epochs, loss=float("nan"))
-            result = circuits.train(
-                table, config, lambda done, total, loss: display.update(bar, completed=done, total=total, loss=loss)
-            )
+        result = circuits.train(table, config, verbose=sys.stderr.isatty())
         result.circuit.save(out)
     if table.classes:
         typer.echo(f"accuracy on {result.num_trained} rows of training: {100 * result.trained:.1f} %")

@@ -60,10 +60,15 @@ def test_early_stopping_keeps_the_best_hard_network():
     model = LogicClassifier((60, 60), epochs=200, patience=5, validation_fraction=0.3, random_state=1).fit(X, y)
     scores = model.validation_scores_
     assert model.n_iter_ == len(scores) < 200
-    assert model.n_iter_ == int(np.argmax(scores)) + 1 + 5
-    whole = LogicClassifier((60, 60), epochs=7, patience=None, random_state=1).fit(X, y)
-    assert whole.n_iter_ == 7
-    assert whole.validation_scores_ == []
+    assert model.n_iter_ == model.best_epoch_ + 5
+    assert scores[model.best_epoch_ - 1] == max(scores)
+
+
+def test_without_validation_all_rows_choose_the_epoch():
+    X, y = load_iris(return_X_y=True)
+    model = LogicClassifier((60, 60), epochs=30, patience=None, validation_fraction=0.0, random_state=1).fit(X, y)
+    assert model.n_iter_ == 30
+    assert model.score(X, y) == max(model.validation_scores_) == model.validation_scores_[model.best_epoch_ - 1]
 
 
 def test_seeds_settle_everything_and_leave_torch_alone():

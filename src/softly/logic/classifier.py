@@ -125,13 +125,13 @@ class _LogicEstimator(BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             order = torch.randperm(len(x))
-            held = round(self.validation_fraction * len(x)) if self.patience is not None else 0
-            validation, train = order.tensor_split([held])
+            validation, train = order.tensor_split([round(self.validation_fraction * len(x))])
             encoding.fit(x[train])
             _at_least_two(encoding)
             bits = encoding(x)
             model = make(encoding.num_bits, int(random.randint(2**31)))
-            self._run(model, (bits[train], y[train]), (bits[validation], y[validation]), loss, score)
+            judges = validation if len(validation) else train
+            self._run(model, (bits[train], y[train]), (bits[judges], y[judges]), loss, score)
         network = model if isinstance(model, LogicNetwork) else model[0]  # type: ignore[index]
         network.encoding = encoding
         return network, discretize(model.eval())
@@ -145,25 +145,21 @@ class _LogicEstimator(BaseEstimator):
         score: Callable[[Tensor, Tensor], float],
     ) -> None:
         optimizer = torch.optim.Adam(model.parameters(), self.learning_rate)
-        best, best_epoch, best_state = -math.inf, 0, copy.deepcopy(model.state_dict())
-        self.loss_curve_, self.validation_scores_ = [], []
+        best, best_state = (-math.inf, -math.inf), copy.deepcopy(model.state_dict())
+        self.loss_curve_, self.validation_scores_, self.best_epoch_ = [], [], 0
         with progress(type(self).__name__, self.epochs, shown=self.verbose) as show:
             for epoch in range(1, self.epochs + 1):
                 self.loss_curve_.append(train_epoch(model, optimizer, loss, *train, batch_size=self.batch_size))
-                words = f"loss {self.loss_curve_[-1]:.4f}"
-                if len(validation[0]):
-                    # Of the hard network: that is the one which will be used.
-                    self.validation_scores_.append(score(evaluate(model, validation[0]), validation[1]))
-                    words += f", validation {self.validation_scores_[-1]:.4f}"
-                    if self.validation_scores_[-1] > best:
-                        best, best_epoch = self.validation_scores_[-1], epoch
-                        best_state = copy.deepcopy(model.state_dict())
-                show(epoch, words)
-                if len(validation[0]) and self.patience is not None and epoch - best_epoch >= self.patience:
+                hard = evaluate(model, validation[0])  # the network that will be used
+                self.validation_scores_.append(score(hard, validation[1]))
+                show(epoch, f"loss {self.loss_curve_[-1]:.4f}, discretized {self.validation_scores_[-1]:.4f}")
+                quality = (self.validation_scores_[-1], -loss(hard, validation[1]).item())
+                if quality > best:
+                    best, best_state, self.best_epoch_ = quality, copy.deepcopy(model.state_dict()), epoch
+                if self.patience is not None and epoch - self.best_epoch_ >= self.patience:
                     break
         self.n_iter_ = len(self.loss_curve_)
-        if len(validation[0]):
-            model.load_state_dict(best_state)
+        model.load_state_dict(best_state)
 
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self)
@@ -193,8 +189,8 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         learning_rate: Of Adam.
         batch_size: Examples a step.
         epochs: The most epochs.
-        validation_fraction: Share of the rows that is held out to choose the best epoch.
-        patience: Epochs without a better one after which training ends; None trains all epochs on all rows.
+        validation_fraction: Share of the rows that is held out to choose the best epoch; with 0 all rows choose it.
+        patience: Epochs without a better one after which training ends; None trains all epochs.
         random_state: As in scikit-learn; settles wires, weights and order.
         verbose: Whether progress is shown.
 
@@ -203,6 +199,7 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         circuit_: Its `Circuit`, which predicts, and can be saved and exported.
         classes_: The classes.
         n_iter_, loss_curve_, validation_scores_: Epochs, and what they reached.
+        best_epoch_: The one that was kept.
 
     Example:
         >>> import numpy as np

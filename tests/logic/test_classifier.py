@@ -123,7 +123,7 @@ def test_progress_is_shown_as_lines_where_nobody_watches():
     lines = shown.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("LogicClassifier 1/3 loss ")
-    assert "validation" in lines[0]
+    assert "discretized" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from softly.logic import architectures
+from softly.logic import Threshold, architectures
 from softly_lab.data import folder, images, tables
 from softly_lab.experiments import logic
 from softly_lab.experiments.logic import CONFIGS, Config, learn, run
@@ -160,3 +160,15 @@ def test_best_epoch_on_the_training_data_is_kept(config):
     (x, y), _ = toy(0)
     assert logic.accuracy(network.eval()(x), y) >= logic.accuracy(last.eval()(x), y)
     assert not torch.equal(network.layers[0].weight, last.layers[0].weight)
+
+
+def test_blurred_bits_are_probabilities_that_end_in_bits():
+    x = torch.rand(50, 3)
+    encoding = Threshold([0.25, 0.5, 0.75]).fit(x)
+    torch.testing.assert_close(logic.blurred(Threshold(0.5).fit(x), x, 1.0), x)
+    assert torch.equal(logic.blurred(encoding, x, 0.0), encoding(x))
+    assert torch.equal(logic.blurred(encoding, x, 1e-7) > 0.5, encoding(x))
+    # Numbers that are off by up to a fifth, either way.
+    off = x + torch.linspace(-0.2, 0.2, 2001)[:, None, None]
+    expected = torch.stack([encoding(rows) for rows in off]).float().mean(0)
+    torch.testing.assert_close(logic.blurred(encoding, x, 0.4), expected, atol=1e-3, rtol=0)

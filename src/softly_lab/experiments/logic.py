@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from softly.logic import LogicNetwork, Threshold, architectures
+from softly.logic.encodings import Encoding
 from softly.logic.training import evaluate, train_epoch
 from softly_lab.data import images, tables
 
@@ -38,7 +39,8 @@ class Config:
         published: The accuracy that the chapter reports, discretized, mean over 10 runs.
         decay: Whether the learning rate falls to 0 along half a cosine; else it is constant, as in the chapter.
         init, parametrization, grad_factor: As in `softly.logic.LogicLayer`.
-        grey: Whether pixels are seen in training as they are, as probabilities that a bit is set; tests are on bits.
+        blur: In training a bit is the probability that a number, off by up to half of this, passes its threshold:
+            with 1 and a threshold of 0.5 the grey value itself. Tests are on bits.
         select: Whether the epoch is kept whose discretized network is the best on the training data; else the last.
         report: Epochs between two measurements, after each of which a killed run can go on. With `select` the best
             epoch is not part of a checkpoint, and there is a single measurement, at the end.
@@ -54,7 +56,7 @@ class Config:
     init: str = "normal"
     parametrization: str = "softmax16"
     grad_factor: float = 1.0
-    grey: bool = False
+    blur: float = 0.0
     select: bool = False
     seeds: tuple[int, ...] = tuple(range(10))
     report: int = 10_000
@@ -76,7 +78,7 @@ class Result:
         options = ", ".join(
             f"{field.name} {getattr(c, field.name)}"
             for field in fields(Config)
-            if field.name in ("learning_rate", "decay", "init", "parametrization", "grad_factor")
+            if field.name in ("learning_rate", "decay", "blur", "init", "parametrization", "grad_factor")
             and getattr(c, field.name) != field.default
         )
         cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
@@ -131,8 +133,8 @@ CONFIGS = {
         Config("monk3", "monk3", 97.7, epochs=200, select=True),
         Config("adult", "adult", 84.8, epochs=20, report=20),
         Config("breast_cancer", "breast_cancer", 76.1, epochs=200, select=True),
-        Config("mnist", "mnist_small", 97.69, epochs=100, grey=True, seeds=(0,), report=1),
-        Config("mnist_crop", "mnist_small", 97.69, epochs=100, grey=True, seeds=(0,), report=1),
+        Config("mnist", "mnist_small", 97.69, epochs=100, blur=1.0, seeds=(0,), report=1),
+        Config("mnist_crop", "mnist_small", 97.69, epochs=100, blur=1.0, seeds=(0,), report=1),
         Config("cifar10", "cifar10_small", 51.27, epochs=100, seeds=(0,), report=1),
     )
 }
@@ -170,8 +172,7 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
     encoding, network.encoding = network.encoding, None  # bits are made once, not at every step
     assert encoding is not None
     u = torch.cat([encoding(part) for part in u.split(4096)])
-    if not config.grey:
-        x = torch.cat([encoding(part) for part in x.split(4096)])
+    x = torch.cat([blurred(encoding, part, config.blur) for part in x.split(4096)])
     optimizer = torch.optim.Adam(network.parameters(), config.learning_rate, fused=True)
     measured: dict[str, float] = {"step": 0, "minutes": 0.0}
     best: tuple[tuple[float, float], dict[str, Tensor]] | None = None
@@ -207,6 +208,14 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
             report(folder, measured)
     network.encoding = encoding
     return network, measured
+
+
+def blurred(encoding: Encoding, x: Tensor, width: float) -> Tensor:
+    """Bits of thresholds, as probabilities where the numbers are uncertain by so much."""
+    if not width:
+        return encoding(x)
+    columns, thresholds, _ = encoding.comparisons()
+    return ((x[:, columns] - thresholds.float()) / width + 0.5).clamp(0, 1)
 
 
 def accuracy(scores: Tensor, labels: Tensor) -> float:
@@ -269,6 +278,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--decay", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--blur", type=float)
     parser.add_argument("--init")
     parser.add_argument("--parametrization")
     parser.add_argument("--grad-factor", type=float)

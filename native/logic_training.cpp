@@ -4,6 +4,7 @@
 #include "logic_training.h"
 
 #include <cstdlib>
+#include <type_traits>
 
 #include "parallel.h"
 #include "scratch.h"
@@ -195,8 +196,8 @@ inline V without(V value, int lanes) {
     return value;
 }
 
-// The backward pass of a layer: the gradient of gate j is a row that above(j) gives. `sums`, (gates, 4), and where
-// `spread` the rows of `grad_below` grow.
+// The backward pass of a layer: the gradient of gate j is a row that above(j) gives; where that may be written to it is
+// 0 afterwards, ready for another layer. `sums`, (gates, 4), and where `spread` the rows of `grad_below` grow.
 //
 // With y = c0 + c1 a + c2 b + c3 ab:  dy/dc = (1, a, b, ab),  dy/da = c1 + c3 b,  dy/db = c2 + c3 a.
 template <bool spread, typename S, typename C, typename Above>
@@ -209,7 +210,7 @@ void differentiate(const Layer<S> layer, int64_t gates, const C columns, typenam
     for (int64_t j = 0; j < gates; ++j) {
         const S *a = layer.a(j), *b = layer.b(j);
         auto *ga = grad_below + layer.first[j] * grad_stride, *gb = grad_below + layer.second[j] * grad_stride;
-        const auto* g = above(j);
+        auto* g = above(j);
         const auto c1 = layer.c[4 * j + 1], c2 = layer.c[4 * j + 2], c3 = layer.c[4 * j + 3];
         V s0 = {}, s1 = {}, s2 = {}, s3 = {};
         columns.in_chunks([&]<int count>(int64_t at, int known) {
@@ -219,6 +220,9 @@ void differentiate(const Layer<S> layer, int64_t gates, const C columns, typenam
                 x[v] = M::load(a + at + v * M::width);
                 y[v] = M::load(b + at + v * M::width);
                 V grad = D::load(g + at + v * M::width);
+                if constexpr (!std::is_const_v<std::remove_pointer_t<decltype(g)>>) {
+                    D::store(g + at + v * M::width, D::zero());
+                }
                 if (count == 1 && known) grad = without(grad, known);
                 const V product = grad * x[v];
                 s0 += grad;
@@ -264,39 +268,54 @@ void forward_block(const Stack<S>& stack, const C& columns, const S* from, int64
     }
 }
 
+// Memory of the backward pass of a block, at the most for so many columns: two layers of gradients, which are 0 between
+// blocks, and the activations of all layers but the last.
 template <typename S>
-int64_t backward_work(const Stack<S>& stack, int64_t columns) {
-    const int64_t kept = (stack.gates - stack.last()) * columns * sizeof(S);
-    return (kept + 63) / 64 * 64 + 2 * stack.widest * columns * sizeof(typename Computed<S>::type);
-}
+struct Workspace {
+    using T = typename Computed<S>::type;
+    T* gradients;
+    S* activations;
+
+    static int64_t bytes(const Stack<S>& stack, int64_t columns) {
+        const int64_t kept = (stack.gates - stack.last()) * columns * sizeof(S);
+        return numbers(stack, columns) * sizeof(T) + (kept + 63) / 64 * 64;
+    }
+    Workspace(const Stack<S>& stack, int64_t columns, void* memory)
+        : gradients(static_cast<T*>(memory)),
+          activations(reinterpret_cast<S*>(gradients + numbers(stack, columns))) {
+        __builtin_memset(gradients, 0, numbers(stack, columns) * sizeof(T));
+    }
+
+  private:
+    static int64_t numbers(const Stack<S>& stack, int64_t columns) {
+        return stack.depth > 1 ? 2 * stack.widest * columns : 0;
+    }
+};
 
 // Backward over `columns` examples. `grad_rows`, of the stack's rows at the first of them, grows; null leaves it.
 template <typename S, typename C>
 void backward_block(const Stack<S>& stack, const C& columns, const S* from, int64_t from_stride,
                     const typename Computed<S>::type* grad, int64_t grad_stride,
                     typename Computed<S>::type* grad_rows, int64_t grad_rows_stride,
-                    typename Computed<S>::type* sums, void* work) {
+                    typename Computed<S>::type* sums, const Workspace<S>& work) {
     using T = typename Computed<S>::type;
     const int64_t stride = columns.stride();
-    S* kept = static_cast<S*>(work);
-    const int64_t kept_bytes = (stack.gates - stack.last()) * stride * sizeof(S);
-    T* buffers = reinterpret_cast<T*>(static_cast<char*>(work) + (kept_bytes + 63) / 64 * 64);
-
     const S* below = from;
     int64_t below_stride = from_stride, offset = 0;
     for (int64_t l = 0; l + 1 < stack.depth; offset += stack.sizes[l], ++l) {
-        S* rows = kept + offset * stride;
+        S* rows = work.activations + offset * stride;
         evaluate(Layer<S>(stack, l, offset, below, below_stride), stack.sizes[l], columns, rows, stride);
         below = rows;
         below_stride = stride;
     }
+    T* gradient = nullptr;
     for (int64_t l = stack.depth - 1; l >= 0; --l) {
         const int64_t rows_below = l ? stack.sizes[l - 1] : stack.inputs;
         const int64_t offset_below = l ? offset - rows_below : 0;
-        const Layer<S> layer(stack, l, offset, l ? kept + offset_below * stride : from, l ? stride : from_stride);
-        T* to = l ? buffers + (l % 2) * stack.widest * stride : grad_rows;
+        const Layer<S> layer(stack, l, offset, l ? work.activations + offset_below * stride : from,
+                             l ? stride : from_stride);
+        T* to = l ? work.gradients + (l % 2) * stack.widest * stride : grad_rows;
         const int64_t to_stride = l ? stride : grad_rows_stride;
-        if (l) __builtin_memset(to, 0, rows_below * stride * sizeof(T));
         const auto run = [&](const auto& above) {
             const auto factor = static_cast<T>(stack.factors[l]);
             T* to_sums = sums + 4 * offset;
@@ -306,14 +325,15 @@ void backward_block(const Stack<S>& stack, const C& columns, const S* from, int6
                 differentiate<false>(layer, stack.sizes[l], columns, factor, above, to, to_stride, to_sums);
             }
         };
-        if (l + 1 == stack.depth && stack.groups) {
+        if (l + 1 < stack.depth) {
+            run([=](int64_t j) { return gradient + j * stride; });
+        } else if (stack.groups) {
             const auto size = static_cast<uint32_t>(stack.last() / stack.groups);
             run([=](int64_t j) { return grad + static_cast<uint32_t>(j) / size * grad_stride; });
         } else {
             run([=](int64_t j) { return grad + j * grad_stride; });
         }
-        grad = to;
-        grad_stride = to_stride;
+        gradient = to;
         offset = offset_below;
     }
 }
@@ -412,16 +432,17 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     __builtin_memset(grad_coefficients, 0, 4 * stack.gates * sizeof(T));
     int done = 1;
     parallel_for(parts, 1, threads, [&](int64_t begin, int64_t end) {
-        const int64_t work_bytes = (backward_work(stack, blocks.most()) + 63) / 64 * 64;
+        const int64_t work_bytes = Workspace<S>::bytes(stack, blocks.most());
         // For the rows' gradient where it isn't summed in place, and for less than a vector of examples.
         const int64_t wide = inputs * (in_place ? int64_t{M::width} : blocks.most()) * sizeof(T);
-        void* work = scratch(work_bytes + wide + M::width * (inputs * sizeof(S) + results * sizeof(T)));
-        if (work == nullptr) {
+        void* memory = scratch(work_bytes + wide + M::width * (inputs * sizeof(S) + results * sizeof(T)));
+        if (memory == nullptr) {
             __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
             return;
         }
-        T* apart = grad_rows == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes);
-        T* few_grad = reinterpret_cast<T*>(static_cast<char*>(work) + work_bytes + wide);
+        const Workspace<S> work(stack, blocks.most(), memory);
+        T* apart = grad_rows == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(memory) + work_bytes);
+        T* few_grad = reinterpret_cast<T*>(static_cast<char*>(memory) + work_bytes + wide);
         S* few_rows = reinterpret_cast<S*>(few_grad + results * M::width);
         for (int64_t part = begin; part < end; ++part) {
             T* sums = part ? others + (part - 1) * 4 * stack.gates : grad_coefficients;

@@ -38,6 +38,7 @@ class Config:
         architecture: A name of `softly.logic.architectures`.
         published: The accuracy that the chapter reports, discretized, mean over 10 runs.
         decay: Whether the learning rate falls to 0 along half a cosine; else it is constant, as in the chapter.
+        weight_decay: Of AdamW: how fast weights that gain nothing shrink, which keeps the choice of gates open.
         init, parametrization, grad_factor: As in `softly.logic.LogicLayer`.
         blur: In training a bit is the probability that a number, off by up to half of this, passes its threshold:
             with 1 and a threshold of 0.5 the grey value itself. Tests are on bits.
@@ -53,6 +54,7 @@ class Config:
     batch_size: int = 100
     learning_rate: float = 0.01
     decay: bool = False
+    weight_decay: float = 0.0
     init: str = "normal"
     parametrization: str = "softmax16"
     grad_factor: float = 1.0
@@ -78,7 +80,8 @@ class Result:
         options = ", ".join(
             f"{field.name} {getattr(c, field.name)}"
             for field in fields(Config)
-            if field.name in ("learning_rate", "decay", "blur", "init", "parametrization", "grad_factor")
+            if field.name
+            in ("learning_rate", "decay", "weight_decay", "blur", "init", "parametrization", "grad_factor")
             and getattr(c, field.name) != field.default
         )
         cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
@@ -173,7 +176,9 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
     assert encoding is not None
     u = torch.cat([encoding(part) for part in u.split(4096)])
     x = torch.cat([blurred(encoding, part, config.blur) for part in x.split(4096)])
-    optimizer = torch.optim.Adam(network.parameters(), config.learning_rate, fused=True)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
     measured: dict[str, float] = {"step": 0, "minutes": 0.0}
     best: tuple[tuple[float, float], dict[str, Tensor]] | None = None
     checkpoint = None if folder is None else folder / "checkpoints" / "last.safetensors"
@@ -278,6 +283,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--decay", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--weight-decay", type=float)
     parser.add_argument("--blur", type=float)
     parser.add_argument("--init")
     parser.add_argument("--parametrization")

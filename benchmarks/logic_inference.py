@@ -1,6 +1,6 @@
 """Circuits from uint8 images to classes, against straight-line C as difflogic makes it; and making them.
 
-The thesis states 250 gates a cycle for its compiled networks.
+The thesis reckons with about 250 gates a cycle and core.
 """
 
 import re

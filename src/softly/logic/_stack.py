@@ -6,7 +6,8 @@ Inside, neurons come first and examples last: a gate reads two rows and writes o
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -149,27 +150,31 @@ def _softmax_reference(weights: Sequence[Tensor]) -> Tensor:
 
 
 def _softmax_shape(weights: Sequence[Tensor]) -> Tensor:
-    return weights[0].new_empty(sum(map(len, weights)), 4)
+    return weights[0].new_empty(sum(weight.shape[0] for weight in weights), 4)
 
 
 def _softmax_forward(weights: list[Tensor]) -> Tensor:
     out = _softmax_shape(weights)
-    for weight, part in zip(weights, out.split([len(weight) for weight in weights]), strict=True):
-        native.kernel("gate_coefficients", weight.dtype)(
-            weight.data_ptr(), part.data_ptr(), len(weight), torch.get_num_threads()
-        )
+    kernel, threads = native.kernel("gate_coefficients", out.dtype), torch.get_num_threads()
+    for weight, to in zip(weights, _parts(out, weights), strict=True):
+        kernel(weight.data_ptr(), to, weight.shape[0], threads)
     return out
 
 
 def _softmax_backward(grad: Tensor, weights: list[Tensor], wanted: list[bool]) -> list[Tensor]:
+    kernel, threads = native.kernel("gate_coefficients_backward", grad.dtype), torch.get_num_threads()
     grads = []
-    for weight, part, needed in zip(weights, grad.split([len(weight) for weight in weights]), wanted, strict=True):
+    for weight, above, needed in zip(weights, _parts(grad, weights), wanted, strict=True):
         grads.append(torch.empty_like(weight) if needed else weight.new_empty(0))
         if needed:
-            native.kernel("gate_coefficients_backward", weight.dtype)(
-                weight.data_ptr(), part.data_ptr(), grads[-1].data_ptr(), len(weight), torch.get_num_threads()
-            )
+            kernel(weight.data_ptr(), above, grads[-1].data_ptr(), weight.shape[0], threads)
     return grads
+
+
+def _parts(rows: Tensor, weights: list[Tensor]) -> Iterator[int]:
+    """Where in memory the rows of each layer begin."""
+    sizes = (weight.shape[0] * rows.shape[1] * rows.element_size() for weight in weights[:-1])
+    return accumulate(sizes, initial=rows.data_ptr())
 
 
 # Coefficients of the mixtures of all sixteen gates: (n, 16) weights of several layers to (sum of n, 4).

@@ -204,7 +204,8 @@ class GroupSum(nn.Module):
             >>> softly.logic.GroupSum(2, tau=4.0, beta=1.0).scores(torch.tensor([0.0, 8.0]))
             tensor([1., 3.])
         """
-        return sums / self.tau + self.beta
+        scores = sums / self.tau
+        return scores + self.beta if self.beta else scores
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., n) to (..., k)."""

@@ -118,6 +118,12 @@ def cifar10(seed: int) -> Data:
     return (x.flatten(1) / 255, y), (u.flatten(1) / 255, v)
 
 
+def cifar10_mirrored(seed: int) -> Data:
+    """Training images as they are, and left to right."""
+    (x, y), (u, v) = images.cifar10()
+    return (torch.cat((x, x.flip(2))).flatten(1) / 255, torch.cat((y, y))), (u.flatten(1) / 255, v)
+
+
 DATA: dict[str, Callable[[int], Data]] = {
     "monk1": monk(1),
     "monk2": monk(2),
@@ -127,6 +133,7 @@ DATA: dict[str, Callable[[int], Data]] = {
     "mnist": mnist,
     "mnist_crop": mnist_crop,
     "cifar10": cifar10,
+    "cifar10_mirrored": cifar10_mirrored,
 }
 CONFIGS = {
     config.data: config
@@ -139,6 +146,7 @@ CONFIGS = {
         Config("mnist", "mnist_small", 97.69, epochs=100, blur=1.0, seeds=(0,), report=1),
         Config("mnist_crop", "mnist_small", 97.69, epochs=100, blur=1.0, seeds=(0,), report=1),
         Config("cifar10", "cifar10_small", 51.27, epochs=100, seeds=(0,), report=1),
+        Config("cifar10_mirrored", "cifar10_small", 51.27, epochs=50, seeds=(0,), report=1),
     )
 }
 

@@ -221,7 +221,7 @@ def test_seed_comes_from_torch_where_none_is_given():
     ("options", "message"),
     [
         ({"init": "zero"}, "init must be one of normal, residual; got 'zero'"),
-        ({"parametrization": "softmax4"}, "parametrization must be one of softmax16, gumbel"),
+        ({"parametrization": "softmax4"}, "parametrization must be one of softmax16, straight_through, gumbel"),
         ({"grad_factor": math.inf}, "grad_factor must be finite"),
         ({"gates": ["xnand"]}, "softly.logic.LogicLayer: gates must"),
         ({"wiring": "dense"}, "name must be one of"),

@@ -36,8 +36,8 @@ class LogicLayer(nn.Module):
         out_dim: Number of gates.
         wiring: One of `softly.logic.wiring.names`.
         seed: Of the wiring; None draws one from torch's generator. Weights come from torch's generator.
-        parametrization: Name or `softly.logic.parametrizations.Parametrization`. "softmax16" mixes the gates, "gumbel"
-            trains on one hard gate at a time.
+        parametrization: Name or `softly.logic.parametrizations.Parametrization`. "softmax16" mixes the gates; on
+            one hard gate at a time train "straight_through", the most likely one, and "gumbel", one that is drawn.
         init: "normal" draws weights from the standard normal distribution; "residual" starts every gate close to
             passing its first input on, which keeps gradients alive in deep networks.
         grad_factor: Multiplies the gradient in ``x``; above 1 it makes up for gradients that vanish.

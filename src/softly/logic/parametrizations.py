@@ -110,7 +110,11 @@ class Gumbel(Parametrization):
         return soft + (table[weight.argmax(-1)] - soft).detach()
 
 
-_PARAMETRIZATIONS: dict[str, Parametrization] = {"softmax16": Softmax(), "gumbel": Gumbel()}
+_PARAMETRIZATIONS: dict[str, Parametrization] = {
+    "softmax16": Softmax(),
+    "straight_through": Gumbel(scale=0.0),
+    "gumbel": Gumbel(),
+}
 
 
 def names() -> tuple[str, ...]:
@@ -118,7 +122,7 @@ def names() -> tuple[str, ...]:
 
     Example:
         >>> softly.logic.parametrizations.names()
-        ('softmax16', 'gumbel')
+        ('softmax16', 'straight_through', 'gumbel')
     """
     return tuple(_PARAMETRIZATIONS)
 

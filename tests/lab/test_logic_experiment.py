@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from softly.logic import Threshold, architectures
+from softly.logic import Threshold, architectures, parametrizations
 from softly_lab.data import folder, images, tables
 from softly_lab.experiments import logic
 from softly_lab.experiments.logic import CONFIGS, Config, learn, run
@@ -38,6 +38,7 @@ def test_result_is_a_line_of_the_table(config):
 
 
 def test_killed_runs_take_the_same_course(config, tmp_path, monkeypatch):
+    config = replace(config, epochs=4, hard_epochs=2, weight_decay=0.01, decay=True)
     network, measured = learn(config, 0, tmp_path / "whole")
     lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [2, 4, 6]
@@ -172,3 +173,10 @@ def test_blurred_bits_are_probabilities_that_end_in_bits():
     off = x + torch.linspace(-0.2, 0.2, 2001)[:, None, None]
     expected = torch.stack([encoding(rows) for rows in off]).float().mean(0)
     torch.testing.assert_close(logic.blurred(encoding, x, 0.4), expected, atol=1e-3, rtol=0)
+
+
+def test_hard_epochs_end_on_the_hard_network(config):
+    network, measured = learn(replace(config, hard_epochs=3, decay=True), 0)
+    assert measured["step"] == config.epochs + 3
+    assert measured["hard"] == measured["soft"]
+    assert {layer.parametrization for layer in network.layers} == {parametrizations.get("straight_through")}

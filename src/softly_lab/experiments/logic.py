@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from softly.logic import LogicNetwork, Threshold, architectures
+from softly.logic import LogicNetwork, Threshold, architectures, parametrizations
 from softly.logic.encodings import Encoding
 from softly.logic.training import evaluate, train_epoch
 from softly_lab.data import images, tables
@@ -43,6 +43,8 @@ class Config:
         blur: In training a bit is the probability that a number, off by up to half of this, passes its threshold:
             with 1 and a threshold of 0.5 the grey value itself. Tests are on bits.
         select: Whether the epoch is kept whose discretized network is the best on the training data; else the last.
+        hard_epochs: Epochs on hard gates after the others, straight-through, without weight decay, at first with two
+            fifths of the learning rate: they close the gap between training and the hard network.
         report: Epochs between two measurements, after each of which a killed run can go on. With `select` the best
             epoch is not part of a checkpoint, and there is a single measurement, at the end.
     """
@@ -60,8 +62,14 @@ class Config:
     grad_factor: float = 1.0
     blur: float = 0.0
     select: bool = False
+    hard_epochs: int = 0
     seeds: tuple[int, ...] = tuple(range(10))
     report: int = 10_000
+
+    @property
+    def all_epochs(self) -> int:
+        """The number of epochs of both kinds."""
+        return self.epochs + self.hard_epochs
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,8 @@ class Result:
         )
         cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
         cells += [f"{100 * self.hard.mean():.2f}{spread}", f"{100 * self.soft.mean():.2f}"]
-        cells += [str(n), str(c.epochs), f"{self.minutes.mean():.1f}"]
+        epochs = f"{c.epochs} + {c.hard_epochs}" if c.hard_epochs else str(c.epochs)
+        cells += [str(n), epochs, f"{self.minutes.mean():.1f}"]
         return f"| {' | '.join(cells)} |"
 
 
@@ -149,6 +158,7 @@ def _images(data: str, architecture: str, published: float, epochs: int, weight_
         weight_decay=weight_decay,
         init="residual",
         blur=blur,
+        hard_epochs=max(4, epochs // 15),
         seeds=(0,),
         report=1,
     )
@@ -195,7 +205,7 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
 
     With a folder, every measurement is kept there as a line of metrics.jsonl after the checkpoint that belongs to it.
     """
-    if config.select and config.report < config.epochs:
+    if config.select and config.report < config.all_epochs:
         raise ValueError("softly_lab.experiments.logic: a run that selects its best epoch reports at the end only.")
     (x, y), (u, v) = DATA[config.data](seed)
     network = build(config, x.shape[1], seed)
@@ -214,11 +224,11 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
         (folder / "config.json").write_text(json.dumps({**asdict(config), "seed": seed, "torch": torch.__version__}))
         if checkpoint.exists():
             measured = restore(checkpoint, network, optimizer)
+            prepare(config, int(measured["step"]) - 1, network, optimizer)
             report(folder, measured)
     before, started = measured["minutes"], time.perf_counter()
-    for epoch in range(int(measured["step"]), config.epochs):
-        if config.decay:
-            optimizer.param_groups[0]["lr"] = config.learning_rate * (1 + math.cos(math.pi * epoch / config.epochs)) / 2
+    for epoch in range(int(measured["step"]), config.all_epochs):
+        prepare(config, epoch, network, optimizer)
         torch.manual_seed(seed * 100_003 + epoch)  # so that a run that was interrupted takes the same course
         loss = train_epoch(network, optimizer, nn.functional.cross_entropy, x, y, batch_size=config.batch_size)
         if config.select:
@@ -226,7 +236,7 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
             quality = (accuracy(scores, y), -nn.functional.cross_entropy(scores, y).item())
             if best is None or quality > best[0]:
                 best = quality, {name: tensor.clone() for name, tensor in network.state_dict().items()}
-        if (epoch + 1) % config.report and epoch + 1 < config.epochs:
+        if (epoch + 1) % config.report and epoch + 1 < config.all_epochs:
             continue
         minutes = before + (time.perf_counter() - started) / 60
         if best is not None:
@@ -240,6 +250,17 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
             report(folder, measured)
     network.encoding = encoding
     return network, measured
+
+
+def prepare(config: Config, epoch: int, network: LogicNetwork, optimizer: torch.optim.Optimizer) -> None:
+    """Set what depends on the epoch."""
+    rate, done = config.learning_rate, epoch / config.epochs
+    if epoch >= config.epochs:
+        rate, done = 0.4 * rate, (epoch - config.epochs) / config.hard_epochs
+        optimizer.param_groups[0]["weight_decay"] = 0.0
+        for layer in network.layers:
+            layer.parametrization = parametrizations.get("straight_through")  # type: ignore[assignment]
+    optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * done)) / 2 if config.decay else rate
 
 
 def blurred(encoding: Encoding, x: Tensor, width: float) -> Tensor:
@@ -307,6 +328,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+")
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--hard-epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--decay", action=argparse.BooleanOptionalAction)

@@ -284,11 +284,15 @@ def _empty(x: Tensor, *shape: int) -> Tensor:
     return x.new_empty(shape)
 
 
+def _samples(x: Tensor) -> int:
+    return x.numel() // x.shape[-1]
+
+
 # The kernels know no steepness: they are given y = steepness * x.
 
 
 def _values_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), _empty(x, x[..., 0].numel(), _plan(network).size)
+    return torch.empty_like(x), _empty(x, _samples(x), _plan(network).size)
 
 
 def _values_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
@@ -310,7 +314,7 @@ def _values_backward(
 
 
 def _matrix_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
-    return _empty(x, *x.shape, x.shape[-1]), _empty(x, x[..., 0].numel(), 3, _plan(network).size)
+    return _empty(x, *x.shape, x.shape[-1]), _empty(x, _samples(x), 3, _plan(network).size)
 
 
 def _matrix_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
@@ -336,7 +340,7 @@ def _rows_shape(
 ) -> tuple[Tensor, Tensor]:
     rows = k if weights is None else len(weights)
     out = _empty(x, *x.shape[:-1], rows, x.shape[-1])
-    return out, _empty(x, x[..., 0].numel(), 3, _plan(network, k).size)
+    return out, _empty(x, _samples(x), 3, _plan(network, k).size)
 
 
 def _pointer(weights: Tensor | None) -> int:

@@ -248,8 +248,10 @@ class Sorter(torch.nn.Module):
         steepness = self._steepness(x, min(k, n) or n)
         batch, total = x.shape[:-1], n + below + above
         if what == "values":
-            parts = [x.new_full((*batch, below), -torch.inf), self._values(x, steepness) if n else x]
-            result = torch.cat([*parts, x.new_full((*batch, above), torch.inf)], -1) if below or above else parts[1]
+            result = self._values(x, steepness) if n else x
+            if below or above:
+                lowest, highest = x.new_full((*batch, below), -torch.inf), x.new_full((*batch, above), torch.inf)
+                result = torch.cat([lowest, result, highest], -1)
             return result.flip(-1) if descending else result
         if what == "ranks":
             result = (self._ranks(x, steepness) if n else x) + below

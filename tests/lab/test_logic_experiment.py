@@ -155,7 +155,7 @@ def test_real_data_fits_its_encoding(name, sizes):
 
 def test_best_epoch_on_the_training_data_is_kept(config):
     with pytest.raises(ValueError, match="reports at the end only"):
-        learn(replace(config, select=True), 0)
+        replace(config, select=True)
     network, _ = learn(replace(config, select=True, report=30, epochs=30), 0)
     last, _ = learn(replace(config, report=30, epochs=30), 0)
     (x, y), _ = toy(0)
@@ -180,3 +180,16 @@ def test_hard_epochs_end_on_the_hard_network(config):
     assert measured["step"] == config.epochs + 3
     assert measured["hard"] == measured["soft"]
     assert {layer.parametrization for layer in network.layers} == {parametrizations.get("straight_through")}
+
+
+def test_best_attempt_on_the_training_data_is_kept(config, tmp_path):
+    with pytest.raises(ValueError, match="best of 3 attempts"):
+        replace(config, attempts=3)
+    config = replace(config, select=True, attempts=3, report=30, epochs=30, seeds=(5,))
+    result = run(config, tmp_path)
+    folders = [tmp_path / name for name in ("seed-5", "seed-5-attempt-1", "seed-5-attempt-2")]
+    tries = [json.loads((path / "metrics.jsonl").read_text()) for path in folders]
+    assert len({measured["likelihood"] for measured in tries}) == 3
+    best = max(tries, key=lambda measured: (measured["fit"], measured["likelihood"]))
+    assert result.hard.tolist() == [best["hard"]]
+    assert result.minutes.item() == pytest.approx(sum(measured["minutes"] for measured in tries))

@@ -43,6 +43,8 @@ class Config:
         blur: In training a bit is the probability that a number, off by up to half of this, passes its threshold:
             with 1 and a threshold of 0.5 the grey value itself. Tests are on bits.
         select: Whether the epoch is kept whose discretized network is the best on the training data; else the last.
+        attempts: With `select`, how many networks are trained for a seed, each with wires of its own. The one whose
+            discretized form is the best on the training data is kept.
         hard_epochs: Epochs on hard gates after the others, straight-through, without weight decay, at first with two
             fifths of the learning rate: they close the gap between training and the hard network.
         report: Epochs between two measurements, after each of which a killed run can go on. With `select` the best
@@ -62,9 +64,17 @@ class Config:
     grad_factor: float = 1.0
     blur: float = 0.0
     select: bool = False
+    attempts: int = 1
     hard_epochs: int = 0
     seeds: tuple[int, ...] = tuple(range(10))
     report: int = 10_000
+
+    def __post_init__(self) -> None:
+        name = "softly_lab.experiments.logic"
+        if self.select and self.report < self.all_epochs:
+            raise ValueError(f"{name}: a run that selects its best epoch reports at the end only.")
+        if self.attempts > 1 and not self.select:
+            raise ValueError(f"{name}: the best of {self.attempts} attempts is known only to a run with select.")
 
     @property
     def all_epochs(self) -> int:
@@ -89,7 +99,7 @@ class Result:
             f"{field.name} {getattr(c, field.name)}"
             for field in fields(Config)
             if field.name
-            in ("learning_rate", "decay", "weight_decay", "blur", "init", "parametrization", "grad_factor")
+            in ("learning_rate", "decay", "weight_decay", "blur", "init", "parametrization", "grad_factor", "attempts")
             and getattr(c, field.name) != field.default
         )
         cells = [c.data, options or "as in the chapter", f"{c.published:.2f}"]
@@ -200,15 +210,15 @@ def build(config: Config, columns: int, seed: int) -> LogicNetwork:
     )
 
 
-def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicNetwork, dict[str, float]]:
+def learn(
+    config: Config, seed: int, folder: Path | None = None, *, attempt: int = 0
+) -> tuple[LogicNetwork, dict[str, float]]:
     """Train one network; the last of its measurements.
 
     With a folder, every measurement is kept there as a line of metrics.jsonl after the checkpoint that belongs to it.
     """
-    if config.select and config.report < config.all_epochs:
-        raise ValueError("softly_lab.experiments.logic: a run that selects its best epoch reports at the end only.")
     (x, y), (u, v) = DATA[config.data](seed)
-    network = build(config, x.shape[1], seed)
+    network = build(config, x.shape[1], seed + 1000 * attempt)
     encoding, network.encoding = network.encoding, None  # bits are made once, not at every step
     assert encoding is not None
     u = torch.cat([encoding(part) for part in u.split(4096)])
@@ -245,6 +255,8 @@ def learn(config: Config, seed: int, folder: Path | None = None) -> tuple[LogicN
         with torch.no_grad():
             soft = accuracy(torch.cat([network(part) for part in u.split(1024)]), v)
         measured = {"step": epoch + 1, "loss": loss, "hard": hard, "soft": soft, "minutes": minutes}
+        if best is not None:
+            measured.update(zip(("fit", "likelihood"), best[0], strict=True))
         if folder is not None and checkpoint is not None:
             save(checkpoint, network, optimizer, measured)
             report(folder, measured)
@@ -312,11 +324,15 @@ def report(folder: Path, measured: dict[str, float]) -> None:
 
 
 def run(config: Config, out: Path | None = None) -> Result:
-    """Train a network for every seed."""
+    """Train a network for every seed, the best of several attempts."""
     results = []
     for seed in config.seeds:
-        measured = learn(config, seed, None if out is None else out / f"seed-{seed}")[1]
-        results.append([measured["hard"], measured["soft"], measured["minutes"]])
+        tries = []
+        for attempt in range(config.attempts):
+            name = f"seed-{seed}-attempt-{attempt}" if attempt else f"seed-{seed}"
+            tries.append(learn(config, seed, None if out is None else out / name, attempt=attempt)[1])
+        best = max(tries, key=lambda measured: (measured.get("fit", 0.0), measured.get("likelihood", 0.0)))
+        results.append([best["hard"], best["soft"], sum(measured["minutes"] for measured in tries)])
     hard, soft, minutes = np.array(results).T
     return Result(config, hard, soft, minutes)
 
@@ -337,6 +353,8 @@ def main() -> None:
     parser.add_argument("--init")
     parser.add_argument("--parametrization")
     parser.add_argument("--grad-factor", type=float)
+    parser.add_argument("--select", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--attempts", type=int)
     options = vars(parser.parse_args())
     names, out = options.pop("names"), options.pop("out")
     torch.set_num_threads(options.pop("threads"))

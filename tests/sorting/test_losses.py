@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from scipy.stats import kendalltau, spearmanr
 from sklearn.datasets import load_digits
 from sklearn.metrics import ndcg_score
@@ -56,6 +57,20 @@ def test_ndcg_is_that_of_sklearn_in_the_limit(k):
         assert float(linear) == pytest.approx(1 - ndcg_score(grades, scores, k=k), abs=1e-6)
         exponential = ndcg_loss(scores, grades, sorter=sorter, k=k)
         assert float(exponential) == pytest.approx(1 - ndcg_score(2.0**grades - 1, scores, k=k), abs=1e-6)
+
+
+def test_ndcg_through_neuralsort_is_neuralndcg_and_pirank():
+    """Their formulas in numpy: gains permuted by NeuralSort's matrix from the largest, at all ranks or the first k."""
+    generator = np.random.default_rng(3)
+    scores, grades, s = generator.normal(size=7), generator.integers(0, 5, 7), 1.3
+    n, ranks = 7, np.arange(1, 8)
+    distances = np.abs(scores[:, None] - scores).sum(1)
+    P = softmax(s * ((n + 1 - 2 * ranks)[:, None] * scores - distances), axis=-1)
+    gains, discount = 2.0**grades - 1, 1 / np.log2(1 + ranks)
+    for k in (n, 3):
+        expected = 1 - (discount * (P @ gains))[:k].sum() / (discount * np.sort(gains)[::-1])[:k].sum()
+        ours = ndcg_loss(torch.tensor(scores), torch.tensor(grades), sorter=softly.NeuralSort(steepness=s), k=k)
+        assert float(ours) == pytest.approx(expected, abs=1e-12)
 
 
 def test_ndcg_of_unequal_lists():

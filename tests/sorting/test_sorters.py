@@ -67,6 +67,29 @@ def test_networks_are_monotonic_where_their_swap_is(name):
     assert bool((jacobian >= -1e-9).all()) == distributions.get(name).swap_is_monotonic
 
 
+@pytest.mark.parametrize(
+    ("sorter", "monotonic", "bounded"),
+    [
+        (softly.NeuralSort(steepness=1.0), False, True),
+        (softly.SoftSort(steepness=1.0), False, True),
+        (softly.SinkhornSort(steepness=1.0), False, True),
+        (softly.FastSort(steepness=1.0), True, False),
+        (softly.SortingNetwork("odd_even", distribution="logistic", steepness=1.0), False, True),
+        (softly.SortingNetwork("odd_even", distribution=distributions.art("logistic"), steepness=1.0), False, True),
+        (softly.SortingNetwork("odd_even", distribution="reciprocal", steepness=1.0), True, True),
+        (softly.SortingNetwork("odd_even", distribution="cauchy", steepness=1.0), True, True),
+        (softly.SortingNetwork("odd_even", distribution="optimal", steepness=1.0), True, True),
+    ],
+    ids=lambda value: str(value) if isinstance(value, torch.nn.Module) else "",
+)
+def test_which_minimum_is_monotonic_and_which_has_a_bounded_error(sorter, monotonic, bounded):
+    """The chapter's table of operators, on the minimum of x and 0, whose true value is 0 for x > 0."""
+    x = torch.linspace(0.01, 1000.0, 20_001, dtype=torch.float64)
+    minimum = sorter.sort(torch.stack([x, torch.zeros_like(x)], -1))[:, 0]
+    assert bool((minimum.diff() >= -1e-9).all()) == monotonic
+    assert bool(minimum.abs().max() < 1.0) == bounded
+
+
 @pytest.mark.parametrize("name", ["logistic", "reciprocal", "cauchy", "optimal"])
 @pytest.mark.parametrize("network", ["bitonic", "odd_even"])
 def test_error_is_within_the_bound_times_depth(name, network):

@@ -16,6 +16,8 @@ namespace {
 // Vectors of examples that are in registers at once, and in a block of several layers; and in a block at most.
 constexpr int kChunk = 4;
 constexpr int64_t kLargest = 16;
+// Rows are anywhere in memory: those of the gate that is so many gates ahead are asked for in advance.
+constexpr int64_t kAhead = 4;
 // Sums longer than this are added up in parts, which keeps single precision.
 constexpr int64_t kStretch = 64;
 
@@ -196,6 +198,11 @@ inline V without(V value, int lanes) {
     return value;
 }
 
+template <bool written, typename R>
+inline void fetch(const R* row, int64_t columns) {
+    for (int64_t at = 0; at < columns; at += 64 / sizeof(R)) __builtin_prefetch(row + at, written);
+}
+
 // The backward pass of a layer: the gradient of gate j is a row that above(j) gives; where that may be written to it is
 // 0 afterwards, ready for another layer. `sums`, (gates, 4), and where `spread` the rows of `grad_below` grow.
 //
@@ -208,6 +215,14 @@ void differentiate(const Layer<S> layer, int64_t gates, const C columns, typenam
     using D = Simd<typename M::T>;
     using V = typename M::V;
     for (int64_t j = 0; j < gates; ++j) {
+        if (const int64_t next = j + kAhead; next < gates) {
+            fetch<false>(layer.a(next), columns.number);
+            fetch<false>(layer.b(next), columns.number);
+            if constexpr (spread) {
+                fetch<true>(grad_below + layer.first[next] * grad_stride, columns.number);
+                fetch<true>(grad_below + layer.second[next] * grad_stride, columns.number);
+            }
+        }
         const S *a = layer.a(j), *b = layer.b(j);
         auto *ga = grad_below + layer.first[j] * grad_stride, *gb = grad_below + layer.second[j] * grad_stride;
         auto* g = above(j);

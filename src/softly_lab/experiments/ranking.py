@@ -4,8 +4,6 @@
 example where the folder SOFTLY_DATA has them.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 import softly
 from softly_lab.data.queries import Queries, diabetes, lightgbm
+from softly_lab.experiments import print_tables
 
 Loss = Callable[[Tensor, Queries], Tensor]
 
@@ -140,16 +139,5 @@ def measure(scores: Tensor, queries: Queries, ks: tuple[int, ...]) -> list[float
     return np.mean(found, 0).tolist()
 
 
-def main() -> None:
-    torch.set_num_threads(1)  # the models are too small for more
-    for config in CONFIGS.values():
-        if config.data == "lightgbm" and "SOFTLY_DATA" not in os.environ:
-            sys.stdout.write("lightgbm: left out, since SOFTLY_DATA names no folder\n")
-            continue
-        result = run(config)
-        sys.stdout.write(f"{config}, {result.seconds:.0f} s\n\n{result.table()}\n\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(run, CONFIGS.values(), [CONFIGS["lightgbm"]])

@@ -6,7 +6,6 @@ SOFTLY_DATA has.
 
 import csv
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import softly
+from softly_lab.experiments import print_tables
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Part = tuple[Tensor, Tensor]  # images (n, pixels) and labels (n,)
@@ -180,16 +180,5 @@ def _sheets(folder: Path, part: str, number: int) -> Part:
 DATA = {"digits": digits, "cifar100": cifar100}
 
 
-def main() -> None:
-    torch.set_num_threads(1)  # the models are too small for more
-    for config in (DIGITS, CIFAR100):
-        if config.data == "cifar100" and "SOFTLY_DATA" not in os.environ:
-            sys.stdout.write("cifar100: left out, since SOFTLY_DATA names no folder\n")
-            continue
-        result = run(config)
-        sys.stdout.write(f"{config}, {result.seconds:.0f} s\n\n{result.table()}\n\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(run, (DIGITS, CIFAR100), [CIFAR100])

@@ -183,8 +183,9 @@ def test_gumbel_trains_on_hard_gates_drawn_by_the_softmax():
 
 def test_gumbel_layer_keeps_bits():
     layer = LogicLayer(8, 40, seed=1, parametrization="gumbel")
-    value = layer(torch.randint(0, 2, (100, 8)).float())
-    assert set(value.unique().tolist()) == {0.0, 1.0}
+    for _ in range(20):
+        value = layer(torch.randint(0, 2, (100, 8)).float())
+        assert set(value.unique().tolist()) == {0.0, 1.0}
     value.square().mean().backward()
     assert layer.weight.grad.abs().sum() > 0
 

@@ -102,12 +102,15 @@ class Gumbel(Parametrization):
         return self._hard(weight, COEFFICIENTS.to(weight)[list(gates)], soft)
 
     def _drawn(self, weight: Tensor) -> Tensor:
-        return weight - self.scale * torch.empty_like(weight).exponential_().log() if self.scale else weight
+        if not self.scale:
+            return weight
+        # From uniform numbers, which are several times as fast to draw as exponential ones.
+        return weight - self.scale * torch.rand_like(weight).log_().neg_().log_()
 
     @staticmethod
     def _hard(weight: Tensor, table: Tensor, soft: Tensor) -> Tensor:
         """The row of the largest weight, with the gradient of ``soft``."""
-        return soft + (table[weight.argmax(-1)] - soft).detach()
+        return table[weight.argmax(-1)] + (soft - soft.detach())  # in this order nothing is rounded
 
 
 _PARAMETRIZATIONS: dict[str, Parametrization] = {

@@ -168,7 +168,15 @@ DATA: dict[str, Callable[[int], Data]] = {
 }
 
 
-def _images(data: str, architecture: str, published: float, epochs: int, weight_decay: float, blur: float) -> Config:
+def _images(
+    data: str,
+    architecture: str,
+    published: float,
+    epochs: int,
+    hard_epochs: int,
+    weight_decay: float,
+    blur: float = 0.0,
+) -> Config:
     """Gates that start as copies and stay open for a while: what won among the options that were tried."""
     return Config(
         data,
@@ -180,7 +188,7 @@ def _images(data: str, architecture: str, published: float, epochs: int, weight_
         weight_decay=weight_decay,
         init="residual",
         blur=blur,
-        hard_epochs=max(4, epochs // 15),
+        hard_epochs=hard_epochs,
         seeds=(0,),
         report=1,
     )
@@ -211,10 +219,10 @@ CONFIGS = {
         _monk("monk3", 97.7, 400, 0.7),
         Config("adult", "adult", 84.8, 20, report=20),
         Config("breast_cancer", "breast_cancer", 76.1, 100, learning_rate=0.05, decay=True, weight_decay=0.5),
-        _images("mnist", "mnist_small", 97.69, 120, 0.02, 1.0),
-        _images("mnist_crop", "mnist_small", 97.69, 120, 0.02, 1.0),
-        _images("cifar10", "cifar10_small", 51.27, 80, 0.02, 0.0),
-        _images("cifar10_mirrored", "cifar10_small", 51.27, 90, 0.01, 0.0),
+        _images("mnist", "mnist_small", 97.69, 140, 24, 0.02, 1.0),
+        _images("mnist_crop", "mnist_small", 97.69, 120, 8, 0.02, 1.0),
+        _images("cifar10", "cifar10_small", 51.27, 80, 5, 0.02),
+        _images("cifar10_mirrored", "cifar10_small", 51.27, 90, 6, 0.01),
     )
 }
 

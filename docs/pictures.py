@@ -14,19 +14,7 @@ from mkdocs.structure.files import File, Files
 
 import softly
 from softly_lab.tour import STOPS, visit
-from softly_lab.tour.plots import BLUE, GREEN, INK, ORANGE, STYLE, panels, svg
-
-# A picture by itself has to bring the colours that the tour's page has for its pictures.
-COLOURS = """<style>
-svg { color: #1c2430; --line: #d5dae1; background: #ffffff; }
-@media (prefers-color-scheme: dark) { svg { color: #e4e8ee; --line: #3a424e; background: #1b1f26; } }
-</style>"""
-
-
-def standalone(figure: Figure | str, name: str) -> str:
-    """The figure as an SVG file that is readable on a light and on a dark screen."""
-    start, tag, rest = svg(figure, name).partition("<metadata>")
-    return start + COLOURS + tag + rest
+from softly_lab.tour.plots import BLUE, GREEN, INK, ORANGE, STYLE, panels, standalone
 
 
 def overview() -> Figure:

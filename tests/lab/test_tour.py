@@ -8,11 +8,14 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
+from softly.sorting import networks
 from softly_lab.tour import STOPS, Stop, run, write
+from softly_lab.tour.plots import panels, standalone
 
 VOID = {"meta", "link", "br", "img", "hr"}
 
@@ -99,3 +102,12 @@ def test_page_replaces_the_old_one_at_once(tmp_path, monkeypatch):
         write(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "figure", [networks.get("bitonic", 4).draw(), panels(1, 2, height=1.0)[0]], ids=["text", "plot"]
+)
+def test_pictures_are_files_of_their_own(figure):
+    root = ElementTree.fromstring(standalone(figure, "name"))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "prefers-color-scheme" in root[0].text

@@ -63,7 +63,7 @@ def panels(
 def svg(figure: Figure | str, name: str) -> str:
     """The figure as an SVG element for the page, in the page's colours, its ids beginning with ``name``."""
     if isinstance(figure, str):
-        return f'<div style="max-width: 36rem; margin: auto">{figure[figure.index("<svg") :]}</div>'
+        return figure[figure.index("<svg") :].replace("<svg", '<svg style="max-width: 36rem; margin: auto"', 1)
     buffer = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -77,3 +77,16 @@ def svg(figure: Figure | str, name: str) -> str:
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
     # The page sets the size; the viewBox keeps the proportions.
     return re.sub(r'^(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'^(<svg[^>]*?) height="[^"]*"', r"\1", text))
+
+
+# A picture by itself has to bring the colours that the tour's page has for its pictures.
+COLOURS = """<style>
+svg { color: #1c2430; --line: #d5dae1; background: #ffffff; }
+@media (prefers-color-scheme: dark) { svg { color: #e4e8ee; --line: #3a424e; background: #1b1f26; } }
+</style>"""
+
+
+def standalone(figure: Figure | str, name: str) -> str:
+    """The figure as an SVG file that is readable on a light and on a dark screen."""
+    tag, end, rest = svg(figure, name).partition(">")
+    return tag + end + COLOURS + rest

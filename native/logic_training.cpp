@@ -6,50 +6,19 @@
 #include <cstdlib>
 #include <type_traits>
 
+#include "logic_columns.h"
 #include "parallel.h"
 #include "scratch.h"
-#include "simd.h"
 
 namespace softly::SOFTLY_ISA {
 namespace {
 
-// Vectors of examples that are in registers at once, and in a block of several layers; and in a block at most.
-constexpr int kChunk = 4;
+// Vectors of examples in a block at most; in one of several layers there are kChunk.
 constexpr int64_t kLargest = 16;
 // Rows are anywhere in memory: those of the gate that is so many gates ahead are asked for in advance.
 constexpr int64_t kAhead = 4;
 // Sums longer than this are added up in parts, which keeps single precision.
 constexpr int64_t kStretch = 64;
-
-template <typename S>
-struct Memory {
-    using T = typename Computed<S>::type;
-    using V = typename Simd<T>::V;
-    static constexpr int width = Simd<T>::width;
-
-    static V load(const S* from) {
-        if constexpr (sizeof(S) == 2) {
-            typedef uint16_t Halves __attribute__((vector_size(2 * width)));
-            Halves halves;
-            __builtin_memcpy(&halves, from, sizeof halves);
-            return (V)(__builtin_convertvector(halves, typename Simd<T>::U) << 16);
-        } else {
-            return Simd<T>::load(from);
-        }
-    }
-    static void store(S* to, V value) {
-        if constexpr (sizeof(S) == 2) {
-            using U = typename Simd<T>::U;
-            typedef uint16_t Halves __attribute__((vector_size(2 * width)));
-            const U bits = (U)value, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-            const U quiet = (bits >> 16) | 0x40;  // rounding would turn some NaN into infinity
-            const Halves halves = __builtin_convertvector(value == value ? rounded : quiet, Halves);
-            __builtin_memcpy(to, &halves, sizeof halves);
-        } else {
-            Simd<T>::store(to, value);
-        }
-    }
-};
 
 template <typename S>
 struct Stack {
@@ -83,43 +52,6 @@ struct Stack {
         return wrong == 0;
     }
 };
-
-// A number of columns, at least one vector, that the compiler knows where `vectors` is not 0.
-template <int vectors, int width>
-struct Columns {
-    int64_t number;
-
-    explicit Columns(int64_t number) : number(vectors ? vectors * width : number) {}
-
-    // Between rows of these columns in memory of our own: whole cache lines.
-    int64_t stride() const { return vectors ? number : (number + 15) / 16 * 16; }
-
-    // Calls body.operator()<count>(column, known) from left to right. The last vector ends with the last column and may
-    // begin with some, `known` of them, that others had.
-    template <typename F>
-    void in_chunks(const F& body) const {
-        if constexpr (vectors) {
-            body.template operator()<vectors>(0, 0);
-        } else {
-            int64_t at = 0;
-            for (; at + kChunk * width <= number; at += kChunk * width) body.template operator()<kChunk>(at, 0);
-            for (; at + width <= number; at += width) body.template operator()<1>(at, 0);
-            if (at < number) body.template operator()<1>(number - width, static_cast<int>(at + width - number));
-        }
-    }
-};
-
-template <typename S, typename F>
-void with_columns(int64_t number, const F& body) {
-    constexpr int width = Memory<S>::width;
-    if (number == kChunk * width) {
-        body(Columns<kChunk, width>(number));
-    } else if (number == width) {
-        body(Columns<1, width>(number));
-    } else {
-        body(Columns<0, width>(number));
-    }
-}
 
 // The gates of a layer between which and the rows below it a pass goes: where they begin, and their wires.
 template <typename S>

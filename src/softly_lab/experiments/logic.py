@@ -268,7 +268,8 @@ def learn(
     checkpoint = None if folder is None else folder / "checkpoints" / "last.safetensors"
     if folder is not None and checkpoint is not None:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps({**asdict(config), "seed": seed, "torch": torch.__version__}))
+        origin = {"seed": seed, "attempt": attempt, "torch": torch.__version__}
+        (folder / "config.json").write_text(json.dumps({**asdict(config), **origin}))
         if checkpoint.exists():
             measured = restore(checkpoint, network, optimizer)
             prepare(config, int(measured["step"]) - 1, network, optimizer)

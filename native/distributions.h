@@ -51,8 +51,27 @@ struct Tail {
 template <Distribution distribution>
 inline constexpr bool keeps_nan = distribution == Distribution::cauchy || distribution == Distribution::reciprocal;
 
+// The first half of the work for a tail, which others can be done beside: it takes long, and little follows from it
+// until it is there.
 template <Distribution distribution, typename T>
-inline Tail<T> tail(typename Simd<T>::V a) {
+inline typename Simd<T>::V head(typename Simd<T>::V a) {
+    using S = Simd<T>;
+    using enum Distribution;
+    if constexpr (distribution == laplace || distribution == logistic) {
+        return S::exp(-a);
+    } else if constexpr (distribution == hyperbolic_secant) {
+        return S::exp_minus_half_pi(a);
+    } else if constexpr (distribution == cauchy) {
+        return S::min(a, S::set(1)) / S::max(S::set(1), a);  // a up to 1, and 1/a beyond
+    } else if constexpr (distribution == reciprocal) {
+        return 1 / (1 + a);
+    } else {
+        return a;
+    }
+}
+
+template <Distribution distribution, typename T>
+inline Tail<T> tail(typename Simd<T>::V a, typename Simd<T>::V head) {
     using S = Simd<T>;
     using V = typename S::V;
     using enum Distribution;
@@ -78,27 +97,25 @@ inline Tail<T> tail(typename Simd<T>::V a) {
         weight = S::erfc_root_half(a, gauss) * T(0.5);
         density = gauss * T(0.39894228040143267794);
     } else if constexpr (distribution == laplace) {
-        weight = density = S::exp(-a) * T(0.5);
+        weight = density = head * T(0.5);
     } else if constexpr (distribution == logistic) {
-        const V e = S::exp(-a), inverse = 1 / (1 + e);
-        weight = e * inverse;
+        const V inverse = 1 / (1 + head);
+        weight = head * inverse;
         density = weight * inverse;
     } else if constexpr (distribution == hyperbolic_secant) {
-        const V e = S::exp_minus_half_pi(a);
-        weight = S::atan_unit(e) * T(2 / pi);
-        density = e / (1 + e * e);
+        weight = S::atan_unit(head) * T(2 / pi);
+        density = head / (1 + head * head);
     } else if constexpr (distribution == cauchy) {
         // atan(1/a) is the tail beyond 1; there 1/(1 + a^2) is q^2/(1 + q^2), which cannot overflow. a f(a) is
         // q/(1 + q^2) on both sides.
-        const V q = S::min(a, 1 / a), u = q * q;
+        const V q = head, u = q * q;
         const V inverse = T(1 / pi) / (1 + u);
-        const V angle = S::atan_unit(q) * T(1 / pi);
+        const V angle = q * (u * S::polynomial(u, S::F::atan_by_pi.coefficients) + T(1 / pi));
         weight = a > 1 ? angle : T(0.5) - angle;
         return {weight, a > 1 ? u * inverse : inverse, weight - q * inverse};
     } else if constexpr (distribution == reciprocal) {
-        const V inverse = 1 / (1 + a);
-        density = inverse * inverse * T(0.5);
-        return {inverse * T(0.5), density, density};
+        density = head * head * T(0.5);
+        return {head * T(0.5), density, density};
     } else {
         static_assert(distribution == optimal);
         const V inverse = T(0.25) / a;  // only where a > 1/4
@@ -119,19 +136,28 @@ struct Relaxation {
 
     explicit Relaxation(double strength) : power(T(strength)) {}
 
-    Swap<T> operator()(V d) const {
+    Swap<T> operator()(V d) const { return finish(d, begin(d)); }
+
+    // In two halves, so that the first of the next swap can run beside the second of this one.
+    V begin(V d) const {
+        const V a = S::abs(d);
+        if constexpr (art) return power(a);
+        return head<distribution, T>(a);
+    }
+
+    Swap<T> finish(V d, V begun) const {
         const V a = S::abs(d);
         Tail<T> at;
         if constexpr (art) {
-            const V lifted = power(a);
-            const V inverse = 1 / (lifted + T(1e-10));
-            at = tail<distribution, T>(a > 0 ? a * inverse : a);
+            const V lifted = begun;
+            const V inverse = 1 / (lifted + T(1e-10)), inside = a > 0 ? a * inverse : a;
+            at = tail<distribution, T>(inside, head<distribution, T>(inside));
             // phi's derivative; at ties, where it has none or a huge one, it is 0 by definition.
             const V inner = ((1 - power.p) * lifted + T(1e-10)) * inverse * inverse;
             at.density = a > 0 ? at.density * inner : S::zero();
             at.slope = at.weight - a * at.density;
         } else {
-            at = tail<distribution, T>(a);
+            at = tail<distribution, T>(a, begun);
         }
         // F(d) = 1 - F(-d), and the slopes at d and -d sum to 1 too.
         const auto negative = d < 0, number = d == d;

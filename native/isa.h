@@ -30,20 +30,34 @@
     namespace portable { __VA_ARGS__ }   \
     namespace avx2 { __VA_ARGS__ }       \
     }
-#define SOFTLY_SELECT(...)                                                  \
-    (softly::isa() == softly::Isa::avx2 ? &softly::avx2::__VA_ARGS__       \
-                                        : &softly::portable::__VA_ARGS__)
+// For families that have a copy for AVX-512 too; the others have that of AVX2 there.
+#define SOFTLY_DECLARE_WIDE(...)                     \
+    SOFTLY_DECLARE(__VA_ARGS__)                      \
+    namespace softly { namespace avx512 { __VA_ARGS__ } }
+#define SOFTLY_SELECT(...)                                                       \
+    (softly::isa() == softly::Isa::avx512   ? &softly::avx512::__VA_ARGS__      \
+     : softly::isa() == softly::Isa::avx2   ? &softly::avx2::__VA_ARGS__        \
+                                            : &softly::portable::__VA_ARGS__)
+namespace softly {
+namespace avx2 {}
+namespace avx512 {
+using namespace avx2;
+}
+}  // namespace softly
 #else
 #define SOFTLY_DECLARE(...) \
     namespace softly { namespace portable { __VA_ARGS__ } }
+#define SOFTLY_DECLARE_WIDE(...) SOFTLY_DECLARE(__VA_ARGS__)
 #define SOFTLY_SELECT(...) (&softly::portable::__VA_ARGS__)
 #endif
 
 namespace softly {
 
-enum class Isa { portable, avx2 };
+enum class Isa { portable, avx2, avx512 };
 
-// The instruction set that the machine has, or portable where the environment says SOFTLY_ISA=portable.
+inline constexpr const char* isa_names[] = {"portable", "avx2", "avx512"};
+
+// The widest instruction set that the machine has, or a narrower one where the environment says so: SOFTLY_ISA=avx2.
 // Settled at the first call, which is the import of the module.
 Isa isa();
 

@@ -2,6 +2,7 @@
 //
 // Arguments are not checked here. A pointer arrives as an integer, and softly/native.py, the only caller, has
 // checked device, dtype, contiguity and shapes before it took one.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "logic_training.h"
 #include "logsumexp.h"
 #include "sorting_network.h"
+#include "sorting_rows.h"
 #include "tape.h"
 #include "threshold.h"
 #include "tnorms.h"
@@ -28,12 +30,19 @@ namespace softly {
 
 Isa isa() {
     static const Isa settled = [] {
+        Isa widest = Isa::portable;
 #if defined(__x86_64__)
-        const char* wish = std::getenv("SOFTLY_ISA");
-        const bool portable = wish != nullptr && std::strcmp(wish, "portable") == 0;
-        if (!portable && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) widest = Isa::avx2;
+        if (widest == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+            widest = Isa::avx512;
+        }
 #endif
-        return Isa::portable;
+        const char* wish = std::getenv("SOFTLY_ISA");
+        for (const Isa narrower : {Isa::portable, Isa::avx2}) {
+            if (wish != nullptr && std::strcmp(wish, isa_names[static_cast<int>(narrower)]) == 0) return std::min(narrower, widest);
+        }
+        return widest;
     }();
     return settled;
 }
@@ -66,7 +75,7 @@ template <typename Result, typename... Args>
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.def("isa", [] { return softly::isa() == softly::Isa::avx2 ? "avx2" : "portable"; });
+    m.def("isa", [] { return softly::isa_names[static_cast<int>(softly::isa())]; });
 
     define(m, "hamacher_f32", SOFTLY_SELECT(hamacher<float>));
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));

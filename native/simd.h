@@ -1,7 +1,8 @@
 // Vectors of the widest registers that the instruction set has, and elementary functions on them.
 //
-// Written with the vector extensions of GCC and Clang, so that one source serves every instruction set: 256 bits
-// where the file is compiled for AVX2, 128 bits (SSE2, NEON) otherwise. Simd<T> is everything for element type T.
+// Written with the vector extensions of GCC and Clang, so that one source serves every instruction set: 512 bits
+// where the file is compiled for AVX-512, 256 for AVX2, 128 (SSE2, NEON) otherwise. Simd<T> is everything for element
+// type T.
 //
 // The polynomials are minimax fits (Remez, in 60 digits) of the function that the comment beside them names; the
 // relative error that is given there is that of the exact polynomial, before rounding.
@@ -14,11 +15,25 @@
 
 namespace softly::SOFTLY_ISA {
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+inline constexpr int vector_bytes = 64;
+#elif defined(__AVX2__)
 inline constexpr int vector_bytes = 32;
 #else
 inline constexpr int vector_bytes = 16;
 #endif
+
+template <typename T, int terms>
+struct Polynomial {
+    T coefficients[terms];
+};
+
+template <typename T, int terms>
+constexpr Polynomial<T, terms> scaled(const T (&coefficients)[terms], double factor) {
+    Polynomial<T, terms> result{};
+    for (int k = 0; k < terms; ++k) result.coefficients[k] = static_cast<T>(coefficients[k] * factor);
+    return result;
+}
 
 template <typename T>
 struct Format;
@@ -46,6 +61,7 @@ struct Format<float> {
     static constexpr float atan[] = {-0.333331527582293163f, 0.199937733655448362f,  -0.142110593872549514f,
                                      0.106660190580784126f,  -0.0755224118555565989f, 0.0432121344545946195f,
                                      -0.0163680710126855932f, 0.00292072214168076283f};
+    static constexpr auto atan_by_pi = scaled(atan, 0.318309886183790672);
     // exp(z^2) erfc(z) (z + c) in (z - c) / (z + c), for z in [0, 10.2]: 2.1e-9
     static constexpr float erfc_centre = 3.0f, erfc_end = 10.2f;
     static constexpr float erfc[] = {1.07400690776700662f,     -0.883394486446231209f,   0.590228298511741626f,
@@ -82,6 +98,7 @@ struct Format<double> {
         -0.0523923316037921314, 0.0467395019406269118, -0.0409263977227881134, 0.0340678412561026303,
         -0.0258268413028016956, 0.0169780847999804399, -0.00918459890233894784, 0.00385599793728119863,
         -0.00116408079955527588, 0.000223024549594494292, -0.0000202587868570719083};
+    static constexpr auto atan_by_pi = scaled(atan, 0.318309886183790672);
     static constexpr double erfc_centre = 4.0, erfc_end = 27.3;
     static constexpr double erfc[] = {
         1.09599566100049111,      -0.976548729080882426,    0.773208702265240801,     -0.540853831313187985,
@@ -113,7 +130,10 @@ struct Simd {
     static V select(Mask mask, V yes, V no) { return mask ? yes : no; }
     // Bit k is set where element k of the mask is.
     static uint32_t bits(Mask mask) {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return _mm512_movepi32_mask((__m512i)mask);
+        if constexpr (sizeof(T) == 8) return _mm512_movepi64_mask((__m512i)mask);
+#elif defined(__AVX2__)
         if constexpr (sizeof(T) == 4) return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
         if constexpr (sizeof(T) == 8) return static_cast<uint32_t>(_mm256_movemask_pd((__m256d)mask));
 #endif
@@ -124,14 +144,20 @@ struct Simd {
     static V abs(V x) { return (V)((U)x & ~(U)set(T(-0.0))); }
     // b where either is NaN, which is how the instruction has it.
     static V min(V a, V b) {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (V)_mm512_mask_min_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
+        if constexpr (sizeof(T) == 8) return (V)_mm512_mask_min_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
         if constexpr (sizeof(T) == 4) return (V)_mm256_min_ps((__m256)a, (__m256)b);
         if constexpr (sizeof(T) == 8) return (V)_mm256_min_pd((__m256d)a, (__m256d)b);
 #endif
         return a < b ? a : b;
     }
     static V max(V a, V b) {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (V)_mm512_mask_max_ps((__m512)a, 0xffff, (__m512)a, (__m512)b);
+        if constexpr (sizeof(T) == 8) return (V)_mm512_mask_max_pd((__m512d)a, 0xff, (__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
         if constexpr (sizeof(T) == 4) return (V)_mm256_max_ps((__m256)a, (__m256)b);
         if constexpr (sizeof(T) == 8) return (V)_mm256_max_pd((__m256d)a, (__m256d)b);
 #endif
@@ -236,7 +262,36 @@ struct Simd {
 
     // Transposes a square of `width` rows in place.
     static void transpose(V (&r)[width]) {
-        if constexpr (width == 8) {
+        if constexpr (width == 16) {
+            V t[16];
+            for (int k = 0; k < 16; k += 2) {
+                t[k] = __builtin_shufflevector(r[k], r[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+                t[k + 1] =
+                    __builtin_shufflevector(r[k], r[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+            }
+            for (int k = 0; k < 16; k += 4) {
+                for (int h = 0; h < 2; ++h) {
+                    const V a = t[k + h], b = t[k + 2 + h];
+                    r[k + 2 * h] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+                    r[k + 2 * h + 1] =
+                        __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+                }
+            }
+            // Squares of 4 by 4 are transposed by now, and change places.
+            for (int k = 0; k < 16; k += 8) {
+                for (int h = 0; h < 4; ++h) {
+                    const V a = r[k + h], b = r[k + 4 + h];
+                    t[k + h] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+                    t[k + 4 + h] =
+                        __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+                }
+            }
+            for (int k = 0; k < 8; ++k) {
+                const V a = t[k], b = t[k + 8];
+                r[k] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+                r[k + 8] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+            }
+        } else if constexpr (width == 8) {
             V t[8];
             for (int k = 0; k < 8; k += 2) {
                 t[k] = __builtin_shufflevector(r[k], r[k + 1], 0, 8, 1, 9, 4, 12, 5, 13);
@@ -270,11 +325,22 @@ struct Simd {
         }
     }
 
-    // The sums of the elements of a and of b.
-    static Pair sums(V a, V b) {
-        if constexpr (width == 8) {
-            const V s = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
-                        __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+    // At most eight elements with the same sum.
+    static auto folded(V a) {
+        if constexpr (width == 16) {
+            return __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+                   __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+        } else {
+            return a;
+        }
+    }
+
+    // The sums of the elements of each.
+    static Pair sums(V first, V second) {
+        const auto a = folded(first), b = folded(second);
+        if constexpr (width >= 8) {
+            const auto s = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+                           __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
             return (__builtin_shufflevector(s, s, 0, 2) + __builtin_shufflevector(s, s, 1, 3)) +
                    (__builtin_shufflevector(s, s, 4, 6) + __builtin_shufflevector(s, s, 5, 7));
         } else if constexpr (width == 4) {
@@ -285,22 +351,23 @@ struct Simd {
         }
     }
 
-    // to[0] and to[1] grow by the sums of a and of b, other[0] and other[1] by those of c and of d.
-    static void add_sums(V a, V b, V c, V d, T* to, T* other) {
-        if constexpr (width == 8) {
-            const V ab = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+    // to[0] and to[1] grow by the sums of the first two, other[0] and other[1] by those of the others.
+    static void add_sums(V first, V second, V third, V fourth, T* to, T* other) {
+        const auto a = folded(first), b = folded(second), c = folded(third), d = folded(fourth);
+        if constexpr (width >= 8) {
+            const auto ab = __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
                          __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
-            const V cd = __builtin_shufflevector(c, d, 0, 2, 8, 10, 4, 6, 12, 14) +
+            const auto cd = __builtin_shufflevector(c, d, 0, 2, 8, 10, 4, 6, 12, 14) +
                          __builtin_shufflevector(c, d, 1, 3, 9, 11, 5, 7, 13, 15);
-            const V all = __builtin_shufflevector(ab, cd, 0, 2, 8, 10, 4, 6, 12, 14) +
+            const auto all = __builtin_shufflevector(ab, cd, 0, 2, 8, 10, 4, 6, 12, 14) +
                           __builtin_shufflevector(ab, cd, 1, 3, 9, 11, 5, 7, 13, 15);
             const auto sum =
                 __builtin_shufflevector(all, all, 0, 1, 2, 3) + __builtin_shufflevector(all, all, 4, 5, 6, 7);
             add(to, __builtin_shufflevector(sum, sum, 0, 1));
             add(other, __builtin_shufflevector(sum, sum, 2, 3));
         } else {
-            add(to, sums(a, b));
-            add(other, sums(c, d));
+            add(to, sums(first, second));
+            add(other, sums(third, fourth));
         }
     }
 

@@ -1,203 +1,29 @@
 #include "sorting_network.h"
 
+#include "sorting_passes.h"
 #include "sorting_values.h"
 
 namespace softly::SOFTLY_ISA {
 namespace {
 
-// Rows through the network ------------------------------------------------------------------------------------------
-
-// The layer matrices are symmetric, so that a comparator does the same to the rows of P going forwards, to their
-// gradient going backwards, and to columns of the product from the last layer: a and b mix by w. A pass either
-// applies that, or records the differences b - a on the way, or is the second one, which sums for every comparator
-// the product of its difference with the recorded one.
-enum class Pass { apply, record, sum };
-
-template <typename T, Pass pass>
-struct Mixer {
-    using S = Simd<T>;
-    using V = typename S::V;
-
-    static void mix(V& a, V& b, V w, T* slot, V& sum) {
-        const V difference = b - a;
-        if constexpr (pass == Pass::record) S::store(slot, difference);
-        if constexpr (pass == Pass::sum) sum += difference * S::load(slot);
-        a += w * difference;
-        b -= w * difference;
-    }
-};
-
-template <typename T>
-struct Rows {
-    const SortingPlan& plan;
-    const T* weights;  // of all comparators
-    T* state;          // a row of `row` elements per wire
-    int64_t row;
-    T* slots;          // of this call: `columns` vectors per comparator
-    T* sums;           // of all comparators
-};
-
-// `backwards`: the second layer first.
-template <typename T, int columns, Pass pass, bool backwards>
-void run_quads(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) {
-    using S = Simd<T>;
-    using V = typename S::V;
-    using M = Mixer<T, pass>;
-    constexpr int width = S::width;
-    const T *first = rows.weights + run.first, *second = rows.weights + run.second;
-    T* slots = rows.slots;
-    for (int32_t q = begin; q < end; ++q, slots += 4 * columns * width) {
-        const int32_t* wires = rows.plan.rows + run.rows + 4 * q;
-        T* r[4];
-        for (int k = 0; k < 4; ++k) r[k] = rows.state + wires[k] * rows.row;
-        const V w0 = S::set(first[2 * q]), w1 = S::set(first[2 * q + 1]);
-        const V w2 = S::set(second[2 * q]), w3 = S::set(second[2 * q + 1]);
-        V s0{}, s1{}, s2{}, s3{};
-#pragma GCC unroll 4
-        for (int c = 0; c < columns; ++c) {
-            const int at = c * width;
-            V x0 = S::load(r[0] + at), x1 = S::load(r[1] + at), x2 = S::load(r[2] + at), x3 = S::load(r[3] + at);
-            T* slot = slots + 4 * at;
-            if constexpr (!backwards) {
-                M::mix(x0, x1, w0, slot, s0);
-                M::mix(x2, x3, w1, slot + width, s1);
-            }
-            M::mix(x1, x2, w2, slot + 2 * width, s2);
-            M::mix(x3, x0, w3, slot + 3 * width, s3);
-            if constexpr (backwards) {
-                M::mix(x0, x1, w0, slot, s0);
-                M::mix(x2, x3, w1, slot + width, s1);
-            }
-            S::store(r[0] + at, x0), S::store(r[1] + at, x1), S::store(r[2] + at, x2), S::store(r[3] + at, x3);
-        }
-        if constexpr (pass == Pass::sum) {
-            S::add_sums(s0, s1, s2, s3, rows.sums + run.first + 2 * q, rows.sums + run.second + 2 * q);
-        }
-    }
-}
-
-template <typename T, int columns, Pass pass, bool backwards>
-void run_chains(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) {
-    using S = Simd<T>;
-    using V = typename S::V;
-    using M = Mixer<T, pass>;
-    constexpr int width = S::width;
-    constexpr int pair_slots = 2 * columns * width;
-    const int32_t *wires = rows.plan.rows + run.rows, *links = rows.plan.links + run.links;
-    const T* weights = rows.weights + run.first;
-    const auto at = [&](int32_t wire) { return rows.state + wire * rows.row; };
-    // One of the rows of a pair waits in registers for the link to the next pair. A link at the border is left out:
-    // both its rows are zero there.
-    V wait[columns] = {};
-    if constexpr (!backwards) {
-        for (int32_t k = begin; k < end; ++k) {
-            T *u = at(wires[2 * k]), *v = at(wires[2 * k + 1]), *slot = rows.slots + (k - begin) * int64_t{pair_slots};
-            const bool linked = k > begin && links[k] >= 0;
-            T* before = k > begin ? at(wires[2 * k - 1]) : u;
-            const V w = S::set(weights[k]), wl = S::set(linked ? rows.weights[links[k]] : T(0));
-            V sum{}, sum_link{};
-#pragma GCC unroll 4
-            for (int c = 0; c < columns; ++c) {
-                V x = S::load(u + c * width), y = S::load(v + c * width);
-                M::mix(x, y, w, slot + 2 * c * width, sum);
-                if (linked) M::mix(wait[c], x, wl, slot + (2 * c + 1) * width, sum_link);
-                if (k > begin) S::store(before + c * width, wait[c]);
-                S::store(u + c * width, x);
-                wait[c] = y;
-            }
-            if constexpr (pass == Pass::sum) {
-                const auto both = S::sums(sum, sum_link);
-                rows.sums[run.first + k] += both[0];
-                if (linked) rows.sums[links[k]] += both[1];
-            }
-        }
-        for (int c = 0; c < columns; ++c) S::store(at(wires[2 * end - 1]) + c * width, wait[c]);
-    } else {
-        for (int c = 0; c < columns; ++c) wait[c] = S::load(at(wires[2 * end - 1]) + c * width);
-        for (int32_t k = end - 1; k >= begin; --k) {
-            T *u = at(wires[2 * k]), *v = at(wires[2 * k + 1]), *slot = rows.slots + (k - begin) * int64_t{pair_slots};
-            const bool linked = k > begin && links[k] >= 0;
-            const T* before = k > begin ? at(wires[2 * k - 1]) : u;
-            const V w = S::set(weights[k]), wl = S::set(linked ? rows.weights[links[k]] : T(0));
-            V sum{}, sum_link{};
-#pragma GCC unroll 4
-            for (int c = 0; c < columns; ++c) {
-                V x = S::load(u + c * width), y = wait[c];
-                wait[c] = S::load(before + c * width);
-                if (linked) M::mix(wait[c], x, wl, slot + (2 * c + 1) * width, sum_link);
-                M::mix(x, y, w, slot + 2 * c * width, sum);
-                S::store(u + c * width, x), S::store(v + c * width, y);
-            }
-            if constexpr (pass == Pass::sum) {
-                const auto both = S::sums(sum, sum_link);
-                rows.sums[run.first + k] += both[0];
-                if (linked) rows.sums[links[k]] += both[1];
-            }
-        }
-    }
-}
-
-template <typename T, int columns, Pass pass>
-void run_singles(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) {
-    using S = Simd<T>;
-    using V = typename S::V;
-    constexpr int width = S::width;
-    T* slot = rows.slots;
-    for (int32_t k = begin; k < end; ++k, slot += columns * width) {
-        const int32_t* wires = rows.plan.rows + run.rows + 2 * k;
-        T *u = rows.state + wires[0] * rows.row, *v = rows.state + wires[1] * rows.row;
-        const V w = S::set(rows.weights[run.first + k]);
-        V sum{};
-#pragma GCC unroll 4
-        for (int c = 0; c < columns; ++c) {
-            V x = S::load(u + c * width), y = S::load(v + c * width);
-            Mixer<T, pass>::mix(x, y, w, slot + c * width, sum);
-            S::store(u + c * width, x), S::store(v + c * width, y);
-        }
-        if constexpr (pass == Pass::sum) rows.sums[run.first + k] += S::sums(sum, sum)[0];
-    }
-}
-
-template <typename T, int columns, Pass pass, bool backwards>
-void run_part(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) {
-    switch (run.kind) {
-        case Run::quads: return run_quads<T, columns, pass, backwards>(rows, run, begin, end);
-        case Run::chains: return run_chains<T, columns, pass, backwards>(rows, run, begin, end);
-        case Run::singles: return run_singles<T, columns, pass>(rows, run, begin, end);
-    }
-}
-
-// columns: vectors, 1 to 4.
-template <typename T, Pass pass, bool backwards>
-void run_part(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end, int columns) {
-    switch (columns) {
-        case 1: return run_part<T, 1, pass, backwards>(rows, run, begin, end);
-        case 2: return run_part<T, 2, pass, backwards>(rows, run, begin, end);
-        case 3: return run_part<T, 3, pass, backwards>(rows, run, begin, end);
-        default: return run_part<T, 4, pass, backwards>(rows, run, begin, end);
-    }
-}
-
-constexpr int strip_vectors = 4;
-
-// The matrix --------------------------------------------------------------------------------------------------------
-
 template <typename T>
 struct Strips {
     static constexpr int width = Simd<T>::width;
+    static constexpr int granule_columns = width > 8 ? width : 8;
     static constexpr int granule = granule_columns / width;  // vectors
     static constexpr int granules = strip_vectors / granule;
+    static constexpr int widest = granules * granule_columns;
     static_assert(granules >= 1);
 
     const SortingPlan& plan;
     const Schedule& calls;
 
-    explicit Strips(const SortingPlan& plan) : plan(plan), calls(schedule(plan, granules)) {}
+    explicit Strips(const SortingPlan& plan) : plan(plan), calls(schedule(plan, granules, granule_columns)) {}
 
     int64_t count() const { return calls.strips; }
-    int64_t first_column(int64_t strip) const { return strip * granules * granule_columns; }
+    int64_t first_column(int64_t strip) const { return strip * widest; }
     int64_t columns(int64_t strip) const {
-        return smaller<int64_t>(granules * granule_columns, plan.n - first_column(strip));
+        return smaller<int64_t>(widest, plan.n - first_column(strip));
     }
     int64_t row(int64_t strip) const {
         return (columns(strip) + granule_columns - 1) / granule_columns * granule_columns;
@@ -242,7 +68,7 @@ private:
     template <typename F>
     void copy(int64_t strip, F&& f) const {
         struct Full {
-            constexpr operator int64_t() const { return granules * granule_columns; }
+            constexpr operator int64_t() const { return widest; }
         };
         const int64_t columns = this->columns(strip);
         if (columns == Full()) {
@@ -292,7 +118,7 @@ struct Checkpoints {
     int64_t slots;      // the bytes of differences between two of them
 
     Checkpoints(const Strips<T>& strips, int64_t strip) {
-        const int64_t all = strips.calls.slot[strip] * granule_columns * int64_t{sizeof(T)};
+        const int64_t all = strips.calls.slot[strip] * strips.granule_columns * int64_t{sizeof(T)};
         const int64_t state = strips.plan.n * strips.row(strip) * int64_t{sizeof(T)};
         slots = all;
         if (all <= slots_bytes) return;
@@ -316,7 +142,7 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
             const int64_t own = int64_t{call.end - call.begin} * slots(plan.runs[call.run].kind) * call.granules;
             largest = own > largest ? own : largest;
         }
-        const int64_t need = checkpoints.slots / int64_t{sizeof(T)} + largest * granule_columns;
+        const int64_t need = checkpoints.slots / int64_t{sizeof(T)} + largest * strips.granule_columns;
         slots_size = need > slots_size ? need : slots_size;
         states = checkpoints.count > states ? checkpoints.count : states;
     }
@@ -337,7 +163,7 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
                 const Call* calls = strips.calls.calls;
                 const int64_t first = strips.calls.begin[s], last = strips.calls.begin[s + 1];
                 const auto place = [&](int64_t call) {  // the checkpoint that comes before a call
-                    const int64_t at = calls[call].slot * granule_columns * int64_t{sizeof(T)};
+                    const int64_t at = calls[call].slot * strips.granule_columns * int64_t{sizeof(T)};
                     return checkpoints.count == 0 ? 0 : smaller(at / checkpoints.slots, checkpoints.count - 1);
                 };
                 strips.identity(s, state);
@@ -363,162 +189,21 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
     return enough;
 }
 
-// Single rows -------------------------------------------------------------------------------------------------------
-
-// rows @ P, from the last layer to the first: a vector per wire holds what up to `width` rows have there.
-template <typename T>
-struct Product {
-    using S = Simd<T>;
-    using V = typename S::V;
-    static constexpr int width = S::width;
-
-    const SortingPlan& plan;
-    const T* rows;
-    int64_t k;
-
-    int64_t vectors(int64_t first) const { return smaller<int64_t>(strip_vectors, (k - first + width - 1) / width); }
-
-    void start(int64_t first, T* state) const {
-        const int64_t row = vectors(first) * width, count = smaller(k - first, row);
-        std::memset(state, 0, plan.n * row * sizeof(T));
-        for (int64_t o = 0; o < plan.outputs; ++o) {
-            T* to = state + plan.output[o] * row;
-            if (rows != nullptr) {
-                for (int64_t r = 0; r < count; ++r) to[r] = rows[(first + r) * plan.outputs + o];
-            } else if (o >= first && o < first + count) {
-                to[o - first] = 1;
-            }
-        }
-    }
-    // out: (k, n)
-    void write(int64_t first, T* state, T* out) const {
-        const int64_t row = vectors(first) * width;
-        for (int64_t v = 0; v < vectors(first); ++v) {
-            const int64_t top = first + v * width;
-            const Block<T> to(out + top * plan.n, plan.n, k - top);
-            pieces<width>(plan.n, [&](int64_t begin, int count) {
-                V square[width];
-                for (int c = 0; c < count; ++c) square[c] = S::load(state + (begin + c) * row + v * width);
-                to.store(begin, count, square);
-            });
-        }
-    }
-    void read(int64_t first, const T* grad, T* state) const {
-        const int64_t row = vectors(first) * width;
-        for (int64_t v = 0; v < vectors(first); ++v) {
-            const int64_t top = first + v * width;
-            const Block<T> from(grad + top * plan.n, plan.n, k - top);
-            pieces<width>(plan.n, [&](int64_t begin, int count) {
-                V square[width];
-                from.load(begin, count, square);
-                for (int c = 0; c < count; ++c) {
-                    T* to = state + (begin + c) * row + v * width;
-                    S::store(to, square[c]);
-                    for (int64_t r = k - top; r < width; ++r) to[r] = 0;  // rows that are not there
-                }
-            });
-        }
-    }
-    // With `backwards`, the gradient's way: from the first layer to the last.
-    template <Pass pass, bool backwards>
-    void run(int64_t first, const T* weights, T* state, T* slots, T* sums) const {
-        const int64_t vectors = this->vectors(first);
-        T* next = backwards || pass == Pass::apply ? slots : slots + slots_count() * vectors * width;
-        for (int32_t step = 0; step < plan.runs_count; ++step) {
-            const Run& run = plan.runs[backwards ? step : plan.runs_count - 1 - step];
-            const int64_t own = pass == Pass::apply ? 0 : run.count * softly::slots(run.kind) * vectors * width;
-            if (!backwards) next -= own;
-            run_part<T, pass, !backwards>({plan, weights, state, vectors * width, next, sums}, run, 0, run.count,
-                                          static_cast<int>(vectors));
-            if (backwards) next += own;
-        }
-    }
-    int64_t slots_count() const {
-        int64_t count = 0;
-        for (int32_t r = 0; r < plan.runs_count; ++r) {
-            count += int64_t{plan.runs[r].count} * softly::slots(plan.runs[r].kind);
-        }
-        return count;
-    }
-};
-
-template <typename T>
-bool rows_forward(const SortingPlan& plan, const T* weights, int64_t stride, const T* rows, int64_t k, T* out,
-                  int64_t batch, int threads) {
-    const Product<T> product{plan, rows, k};
-    const int64_t n = plan.n;
-    bool enough = true;
-    parallel_for(batch, grain(2 * plan.size * product.vectors(0)), threads, [&](int64_t begin, int64_t end) {
-        T* state = static_cast<T*>(scratch(n * product.vectors(0) * vector_bytes));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
-        for (int64_t sample = begin; sample < end; ++sample) {
-            for (int64_t first = 0; first < k; first += strip_vectors * Simd<T>::width) {
-                product.start(first, state);
-                product.template run<Pass::apply, false>(first, weights + sample * stride, state, nullptr, nullptr);
-                product.write(first, state, out + sample * k * n);
-            }
-        }
-    });
-    return enough;
-}
-
-template <typename T>
-bool rows_backward(const SortingPlan& plan, const T* kept, const T* rows, int64_t k, const T* grad, T* sums,
-                   int64_t batch, int threads) {
-    const Product<T> product{plan, rows, k};
-    const int64_t n = plan.n, size = plan.size, state_size = n * product.vectors(0) * Simd<T>::width;
-    const int64_t slots_size = product.slots_count() * product.vectors(0) * Simd<T>::width;
-    bool enough = true;
-    parallel_for(batch, grain(6 * size * product.vectors(0)), threads, [&](int64_t begin, int64_t end) {
-        T* state = static_cast<T*>(scratch((state_size + slots_size) * sizeof(T)));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
-        T* differences = state + state_size;
-        for (int64_t sample = begin; sample < end; ++sample) {
-            const T* weights = kept + 3 * sample * size;
-            std::memset(sums + sample * size, 0, size * sizeof(T));
-            for (int64_t first = 0; first < k; first += strip_vectors * Simd<T>::width) {
-                product.start(first, state);
-                product.template run<Pass::record, false>(first, weights, state, differences, nullptr);
-                product.read(first, grad + sample * k * n, state);
-                product.template run<Pass::sum, true>(first, weights, state, differences, sums + sample * size);
-            }
-        }
-    });
-    return enough;
-}
-
-// Weights, densities and slopes: into `kept`, or the weights alone into memory of our own. Calls f(weights, stride).
-template <typename T, typename F>
-bool with_weights(const SortingPlan& plan, int distribution, double art, const T* x, T* kept, int64_t batch,
-                  int threads, F&& f) {
-    const int64_t size = plan.size;
-    if (kept != nullptr) {
-        const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
-        return forward(plan, distribution, art, x, to, batch, threads) && f(kept, 3 * size);
-    }
-    T* weights = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
-    if (weights == nullptr) return false;
-    const Outcome<T> to{nullptr, nullptr, weights, nullptr, nullptr, size};
-    const bool done = forward(plan, distribution, art, x, to, batch, threads) && f(weights, size);
-    std::free(weights);
-    return done;
-}
-
-// Runs f(sums), which leaves the comparators' sums, and takes them back to x.
-template <typename T, typename F>
-bool with_sums(const SortingPlan& plan, const T* kept, int64_t parts, T* grad_x, int64_t batch, int threads, F&& f) {
-    T* sums = static_cast<T*>(std::malloc(batch * parts * plan.size * sizeof(T) + 1));
-    if (sums == nullptr) return false;
-    const bool done = f(sums) && weights_backward(plan, kept, sums, parts, grad_x, batch, threads);
-    std::free(sums);
-    return done;
-}
-
 }  // namespace
+
+// Vectors that are empty by half take as long as full ones: small batches and matrices have the narrower kernels.
+#if defined(__AVX512F__)
+#define SOFTLY_NARROWER_IF(condition, function, ...) \
+    if (condition) return avx2::function(__VA_ARGS__)
+#else
+#define SOFTLY_NARROWER_IF(...)
+#endif
 
 template <typename T>
 bool network_values(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* slopes, int64_t batch,
                     int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values, plan, distribution, art, x, out,
+                       slopes, batch, threads);
     const Outcome<T> to{out, slopes, nullptr, nullptr, nullptr, plan->size};
     return forward(*plan, distribution, art, x, to, batch, threads);
 }
@@ -526,12 +211,16 @@ bool network_values(const SortingPlan* plan, int distribution, double art, const
 template <typename T>
 bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch,
                              int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values_backward, plan, slopes, grad, grad_x, batch,
+                       threads);
     return values_backward(*plan, slopes, grad, grad_x, batch, threads);
 }
 
 template <typename T>
 bool network_matrix(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* kept, int64_t batch,
                     int threads) {
+    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix, plan, distribution, art, x, out, kept, batch,
+                       threads);
     return with_weights(*plan, distribution, art, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
         return matrix_forward(*plan, weights, stride, out, batch, threads);
     });
@@ -540,25 +229,10 @@ bool network_matrix(const SortingPlan* plan, int distribution, double art, const
 template <typename T>
 bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
                              int threads) {
+    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix_backward, plan, kept, grad, grad_x, batch, threads);
     const int64_t parts = parts_per_sample(batch, Strips<T>(*plan).count(), threads);
     return with_sums(*plan, kept, parts, grad_x, batch, threads, [&](T* sums) {
         return matrix_backward(*plan, kept, grad, sums, parts, batch, threads);
-    });
-}
-
-template <typename T>
-bool network_rows(const SortingPlan* plan, int distribution, double art, const T* x, const T* rows, int64_t k, T* out,
-                  T* kept, int64_t batch, int threads) {
-    return with_weights(*plan, distribution, art, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
-        return rows_forward(*plan, weights, stride, rows, k, out, batch, threads);
-    });
-}
-
-template <typename T>
-bool network_rows_backward(const SortingPlan* plan, const T* rows, int64_t k, const T* kept, const T* grad, T* grad_x,
-                           int64_t batch, int threads) {
-    return with_sums(*plan, kept, 1, grad_x, batch, threads, [&](T* sums) {
-        return rows_backward(*plan, kept, rows, k, grad, sums, batch, threads);
     });
 }
 
@@ -566,9 +240,7 @@ bool network_rows_backward(const SortingPlan* plan, const T* rows, int64_t k, co
     template bool network_values(const SortingPlan*, int, double, const T*, T*, T*, int64_t, int);                     \
     template bool network_values_backward(const SortingPlan*, const T*, const T*, T*, int64_t, int);                   \
     template bool network_matrix(const SortingPlan*, int, double, const T*, T*, T*, int64_t, int);                     \
-    template bool network_matrix_backward(const SortingPlan*, const T*, const T*, T*, int64_t, int);                   \
-    template bool network_rows(const SortingPlan*, int, double, const T*, const T*, int64_t, T*, T*, int64_t, int);    \
-    template bool network_rows_backward(const SortingPlan*, const T*, int64_t, const T*, const T*, T*, int64_t, int);
+    template bool network_matrix_backward(const SortingPlan*, const T*, const T*, T*, int64_t, int);
 SOFTLY_INSTANTIATE(float)
 SOFTLY_INSTANTIATE(double)
 #undef SOFTLY_INSTANTIATE

@@ -1,4 +1,4 @@
-// Relaxed comparator networks: sorted values, permutation matrices, single rows of them, and their gradients.
+// Relaxed comparator networks: sorted values, permutation matrices, and their gradients.
 //
 // There is no steepness here: the permutation of x at steepness s is that of s x at 1, and the values are those of
 // s x at 1 divided by s. A comparator (i, j) sees d = y_j - y_i and swaps with weight w = F(-d):
@@ -13,7 +13,7 @@
 #include "isa.h"
 #include "sorting_plan.h"
 
-SOFTLY_DECLARE(
+SOFTLY_DECLARE_WIDE(
     // out: (batch, outputs). slopes: batch * size numbers for the gradient, or null.
     template <typename T>
     bool network_values(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* slopes,
@@ -30,13 +30,4 @@ SOFTLY_DECLARE(
     template <typename T>
     bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
                                  int threads);
-
-    // out: (batch, k, n), rows @ P, for constant rows (k, outputs) that weigh P's rows; null is the identity, of
-    // k = outputs.
-    template <typename T>
-    bool network_rows(const SortingPlan* plan, int distribution, double art, const T* x, const T* rows, int64_t k,
-                      T* out, T* kept, int64_t batch, int threads);
-    template <typename T>
-    bool network_rows_backward(const SortingPlan* plan, const T* rows, int64_t k, const T* kept, const T* grad,
-                               T* grad_x, int64_t batch, int threads);
 )

@@ -28,8 +28,8 @@ struct StoredSchedule : Schedule {
 struct Plan : SortingPlan {
     std::vector<int32_t> all_wires, all_layers, all_output, all_rows, all_links;
     std::vector<Run> all_runs;
-    mutable std::array<std::once_flag, 3> made;
-    mutable std::array<std::unique_ptr<StoredSchedule>, 3> schedules;
+    mutable std::array<std::once_flag, 6> made;
+    mutable std::array<std::unique_ptr<StoredSchedule>, 6> schedules;
 };
 
 std::vector<Layer> reaching(int64_t n, const int32_t* wires, const int32_t* offsets, int64_t depth,
@@ -262,8 +262,8 @@ void compile(Plan& plan, const std::vector<Layer>& layers) {
 // For every granule of columns, the first and the last operation of a run that it takes part in.
 class Reach {
 public:
-    explicit Reach(const SortingPlan& plan)
-        : plan_(plan), granules_((plan.n + granule_columns - 1) / granule_columns), low_(plan.n), high_(plan.n),
+    Reach(const SortingPlan& plan, int32_t columns)
+        : plan_(plan), columns_(columns), granules_((plan.n + columns - 1) / columns), low_(plan.n), high_(plan.n),
           begin_(granules_), end_(granules_), free_(granules_ + 1) {
         std::iota(low_.begin(), low_.end(), 0);
         high_ = low_;
@@ -322,22 +322,22 @@ private:
     }
     template <typename F>
     void claim(Pair columns, F&& claimed) {
-        const int32_t last = columns.second / granule_columns;
-        for (int32_t g = next_free(columns.first / granule_columns); g <= last; g = next_free(g)) {
+        const int32_t last = columns.second / columns_;
+        for (int32_t g = next_free(columns.first / columns_); g <= last; g = next_free(g)) {
             claimed(g);
             free_[g] = g + 1;
         }
     }
 
     const SortingPlan& plan_;
-    int32_t granules_;
+    int32_t columns_, granules_;
     std::vector<int32_t> low_, high_;  // the first and the last column that can be non-zero on a wire
     std::vector<int32_t> begin_, end_, free_;
     std::vector<Pair> intervals_;
 };
 
-std::unique_ptr<StoredSchedule> make_schedule(const SortingPlan& plan, int granules) {
-    Reach reach(plan);
+std::unique_ptr<StoredSchedule> make_schedule(const SortingPlan& plan, int granules, int columns) {
+    Reach reach(plan, columns);
     const int32_t strips = (reach.granules() + granules - 1) / granules;
     std::vector<std::vector<Call>> calls(strips);
     for (int32_t r = 0; r < plan.runs_count; ++r) {
@@ -408,10 +408,10 @@ SortingPlan* create_sorting_plan(int64_t n, const int32_t* wires, const int32_t*
 
 void destroy_sorting_plan(SortingPlan* plan) { delete static_cast<Plan*>(plan); }
 
-const Schedule& schedule(const SortingPlan& plan, int granules) {
+const Schedule& schedule(const SortingPlan& plan, int granules, int columns) {
     const Plan& whole = static_cast<const Plan&>(plan);
-    const int index = granules == 4 ? 2 : granules - 1;
-    std::call_once(whole.made[index], [&] { whole.schedules[index] = make_schedule(plan, granules); });
+    const int index = (granules == 4 ? 2 : granules - 1) + (columns == 8 ? 0 : 3);
+    std::call_once(whole.made[index], [&] { whole.schedules[index] = make_schedule(plan, granules, columns); });
     return *whole.schedules[index];
 }
 

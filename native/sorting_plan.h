@@ -31,11 +31,9 @@ inline constexpr int slots(Run::Kind kind) { return kind == Run::quads ? 4 : kin
 struct Call {
     int32_t run;
     int32_t begin, end;        // which of the run's operations
-    int32_t granule, granules;  // which columns, from the first of the strip
+    int32_t granule, granules;  // which of the strip's columns, in granules of 8 or 16
     int64_t slot;              // comparators times granules in the calls before this one
 };
-
-inline constexpr int granule_columns = 8;
 
 // The calls that carry the columns of P from the identity to the result, in strips of up to `granules` granules.
 // What is zero by structure is left out: a column of P can be non-zero only on wires that its input can reach.
@@ -62,7 +60,7 @@ SortingPlan* create_sorting_plan(int64_t n, const int32_t* wires, const int32_t*
                                  const int32_t* output, int64_t outputs);
 void destroy_sorting_plan(SortingPlan* plan);
 
-// Made at the first call for a width. granules is 1, 2 or 4.
-const Schedule& schedule(const SortingPlan& plan, int granules);
+// Made at the first call for a width. granules is 1, 2 or 4, and each has 8 or 16 columns.
+const Schedule& schedule(const SortingPlan& plan, int granules, int columns);
 
 }  // namespace softly

@@ -1,5 +1,5 @@
-// The values of comparator networks and their gradients, with a vector of samples per wire: what sorting_network.cpp
-// begins with, whatever it computes from the swaps.
+// The values of comparator networks and their gradients, with a vector of samples per wire: what kernels begin with,
+// whatever they compute from the swaps.
 #pragma once
 
 #include <cstdlib>
@@ -98,15 +98,31 @@ void scatter(const typename Simd<T>::V* y, int64_t columns, const int32_t* index
 // Runs the network on y, a vector of samples per wire, and hands what every comparator did to sink(comparator, swap).
 template <typename T, typename R, typename Sink>
 void forward_block(const SortingPlan& plan, const R& relaxation, typename Simd<T>::V* y, Sink&& sink) {
-    using V = typename Simd<T>::V;
-    for (int32_t c = 0; c < plan.size; ++c) {
-        V& first = y[plan.wires[2 * c]];
-        V& second = y[plan.wires[2 * c + 1]];
-        const V a = first, b = second, d = b - a;
-        const Swap<T> swap = relaxation(d);
-        first = (d < 0 ? b : a) + swap.blur;
-        second = (d < 0 ? a : b) - swap.blur;
+    using S = Simd<T>;
+    using V = typename S::V;
+    struct Begun {
+        V a, b, d, half;
+    };
+    const int32_t* const wires = plan.wires;
+    const auto begin = [=](int32_t c) {
+        const V a = y[wires[2 * c]], b = y[wires[2 * c + 1]];
+        return Begun{a, b, b - a, relaxation.begin(b - a)};
+    };
+    const auto finish = [&](int32_t c, const Begun& begun) {
+        const V a = begun.a, b = begun.b;
+        const Swap<T> swap = relaxation.finish(begun.d, begun.half);
+        y[wires[2 * c]] = S::min(a, b) + swap.blur;
+        y[wires[2 * c + 1]] = S::max(a, b) - swap.blur;
         sink(c, swap);
+    };
+    for (int32_t l = 0; l < plan.depth; ++l) {
+        const int32_t last = plan.layers[l + 1] - 1;
+        Begun next = begin(plan.layers[l]);
+        for (int32_t c = plan.layers[l]; c <= last; ++c) {
+            const Begun begun = next;
+            next = begin(smaller(c + 1, last));  // the last one again, for nothing
+            finish(c, begun);
+        }
     }
 }
 
@@ -241,6 +257,52 @@ inline void pull_back(V& gi, V& gj, V slope, V extra) {
     gi -= gd;
     gj += gd;
 }
+template <typename V>
+inline void pull_back(V& gi, V& gj, V slope) {
+    const V gd = slope * (gi - gj);
+    gi -= gd;
+    gj += gd;
+}
+
+// The comparators of a run, on a vector of samples per wire and per slope. Forwards within a layer, whose order is free:
+// caches foresee that best.
+template <typename T>
+void backward_run(const SortingPlan& plan, const Run& run, const T* slopes, typename Simd<T>::V* g) {
+    using V = typename Simd<T>::V;
+    const int32_t* wires = plan.rows + run.rows;
+    const auto slope = [&](int64_t comparator) { return Simd<T>::load(slopes + comparator * Simd<T>::width); };
+    if (run.kind == Run::quads) {
+        for (int32_t q = 0; q < run.count; ++q, wires += 4) {
+            V &r0 = g[wires[0]], &r1 = g[wires[1]], &r2 = g[wires[2]], &r3 = g[wires[3]];
+            V g0 = r0, g1 = r1, g2 = r2, g3 = r3;
+            pull_back(g1, g2, slope(run.second + 2 * q));
+            pull_back(g3, g0, slope(run.second + 2 * q + 1));
+            pull_back(g0, g1, slope(run.first + 2 * q));
+            pull_back(g2, g3, slope(run.first + 2 * q + 1));
+            r0 = g0, r1 = g1, r2 = g2, r3 = g3;
+        }
+        return;
+    }
+    if (run.kind == Run::chains) {
+        const int32_t* links = plan.links + run.links;
+        V u = g[wires[0]];
+        for (int32_t k = 0; k < run.count; ++k, wires += 2) {
+            V v = g[wires[1]], next{};
+            if (k + 1 < run.count) next = g[wires[2]];
+            if (k + 1 < run.count && links[k + 1] >= 0) pull_back(v, next, slope(links[k + 1]));
+            pull_back(u, v, slope(run.first + k));
+            g[wires[0]] = u, g[wires[1]] = v;
+            u = next;
+        }
+        return;
+    }
+    for (int32_t k = 0; k < run.count; ++k, wires += 2) {
+        V &u = g[wires[0]], &v = g[wires[1]];
+        V gi = u, gj = v;
+        pull_back(gi, gj, slope(run.first + k));
+        u = gi, v = gj;
+    }
+}
 
 template <typename T>
 bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T* grad_x, int64_t batch, int threads) {
@@ -270,9 +332,7 @@ bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T*
             gather(Block<T>(grad + sample * plan.outputs, plan.outputs, samples), plan.outputs, plan.output, g);
             if (samples == width) {
                 const T* from = slopes + sample * size;
-                for (int64_t c = size - 1; c >= 0; --c) {
-                    pull_back(g[plan.wires[2 * c]], g[plan.wires[2 * c + 1]], S::load(from + c * width), V{});
-                }
+                for (int32_t r = plan.runs_count - 1; r >= 0; --r) backward_run<T>(plan, plan.runs[r], from, g);
             } else {
                 const Block<T> from(slopes + sample * size, size, samples);
                 for (int64_t last = size; last > 0;) {
@@ -345,6 +405,33 @@ bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int
         }
     });
     return enough;
+}
+
+// Weights, densities and slopes: into `kept`, or the weights alone into memory of our own. Calls f(weights, stride).
+template <typename T, typename F>
+bool with_weights(const SortingPlan& plan, int distribution, double art, const T* x, T* kept, int64_t batch,
+                  int threads, F&& f) {
+    const int64_t size = plan.size;
+    if (kept != nullptr) {
+        const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
+        return forward(plan, distribution, art, x, to, batch, threads) && f(kept, 3 * size);
+    }
+    T* weights = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
+    if (weights == nullptr) return false;
+    const Outcome<T> to{nullptr, nullptr, weights, nullptr, nullptr, size};
+    const bool done = forward(plan, distribution, art, x, to, batch, threads) && f(weights, size);
+    std::free(weights);
+    return done;
+}
+
+// Runs f(sums), which leaves the comparators' sums, and takes them back to x.
+template <typename T, typename F>
+bool with_sums(const SortingPlan& plan, const T* kept, int64_t parts, T* grad_x, int64_t batch, int threads, F&& f) {
+    T* sums = static_cast<T*>(std::malloc(batch * parts * plan.size * sizeof(T) + 1));
+    if (sums == nullptr) return false;
+    const bool done = f(sums) && weights_backward(plan, kept, sums, parts, grad_x, batch, threads);
+    std::free(sums);
+    return done;
 }
 
 }  // namespace

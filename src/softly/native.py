@@ -42,10 +42,12 @@ def available() -> bool:
 
 
 def isa() -> str | None:
-    """The instruction set of the kernels, ``"avx2"`` or ``"portable"``; None without kernels.
+    """The instruction set of the kernels, ``"avx512"``, ``"avx2"`` or ``"portable"``; None without kernels.
+
+    It is the widest that the machine has, or a narrower one that the environment names: ``SOFTLY_ISA=avx2``.
 
     Example:
-        >>> softly.native.isa() in ("avx2", "portable", None)
+        >>> softly.native.isa() in ("avx512", "avx2", "portable", None)
         True
     """
     return _module.isa() if _module is not None else None

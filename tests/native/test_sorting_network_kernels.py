@@ -19,7 +19,7 @@ pytestmark = pytest.mark.native
 SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128)
-BATCHES = (1, 3, 8, 17)
+BATCHES = (1, 3, 8, 13, 17)
 SMOOTH = ("gaussian", "laplace", "logistic", "hyperbolic_secant", "cauchy", "reciprocal")
 
 
@@ -415,8 +415,10 @@ def test_an_empty_batch_is_nothing_to_do():
     assert kernels.values_backward(slopes, out).shape == (0, 8)
 
 
-@pytest.mark.skipif(_native.isa() == "portable", reason="these are the portable kernels")
-def test_the_portable_kernels_too():
+@pytest.mark.parametrize("isa", ["portable", "avx2"])
+def test_the_narrower_kernels_too(isa):
+    if _native.isa() in ("portable", isa):
+        pytest.skip(f"the kernels are {_native.isa()} anyway")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env={**os.environ, "SOFTLY_ISA": "portable"}, capture_output=True, text=True)
+    done = subprocess.run(command, env={**os.environ, "SOFTLY_ISA": isa}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -153,6 +153,8 @@ void retreat(const V<T>* mass, V<T>* next, const V<T>* share, int64_t h, int64_t
 
 template <typename T>
 bool levenshtein(const T* costs, T* distances, int64_t n, int64_t m, int64_t batch, double steepness, int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, levenshtein, costs, distances, n, m, batch, steepness,
+                       threads);
     const int64_t cells = (n + 1) * (m + 1);
     return over_blocks<T>(batch, cells, threads, [&](const Window<T>& window, V<T>* d) {
         fill_distances<T>(window, costs, d, n, m, T(steepness));
@@ -163,6 +165,8 @@ bool levenshtein(const T* costs, T* distances, int64_t n, int64_t m, int64_t bat
 template <typename T>
 bool levenshtein_backward(const T* costs, const T* grad, T* grad_costs, int64_t n, int64_t m, int64_t batch,
                           double steepness, int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, levenshtein_backward, costs, grad, grad_costs, n, m,
+                       batch, steepness, threads);
     const int64_t cells = (n + 1) * (m + 1);
     return over_blocks<T>(batch, 2 * cells, threads, [&](const Window<T>& window, V<T>* d) {
         fill_distances<T>(window, costs, d, n, m, T(steepness));
@@ -187,6 +191,8 @@ bool levenshtein_backward(const T* costs, const T* grad, T* grad_costs, int64_t 
 template <typename T>
 bool shortest_path(const T* costs, T* out, int64_t h, int64_t w, int64_t rounds, int64_t batch, double steepness,
                    int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, shortest_path, costs, out, h, w, rounds, batch,
+                       steepness, threads);
     using S = Simd<T>;
     const int64_t n = h * w;
     return over_blocks<T>(batch, 14 * n, threads, [&](const Window<T>& window, V<T>* memory) {
@@ -225,6 +231,8 @@ bool shortest_path(const T* costs, T* out, int64_t h, int64_t w, int64_t rounds,
 template <typename T>
 bool shortest_path_backward(const T* costs, const T* grad, T* grad_costs, int64_t h, int64_t w, int64_t rounds,
                             int64_t batch, double steepness, int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, shortest_path_backward, costs, grad, grad_costs, h, w,
+                       rounds, batch, steepness, threads);
     using S = Simd<T>;
     const T beta = T(steepness);
     const int64_t n = h * w, history = (rounds + 1) * n;

@@ -3,7 +3,7 @@
 
 #include "isa.h"
 
-SOFTLY_DECLARE(
+SOFTLY_DECLARE_WIDE(
     // Distances (n + 1, m + 1, batch) of all prefixes of two strings, where replacing letter i by letter j costs
     // costs[i, j] of (n, m, batch), and inserting or deleting one costs 1. The minimum is the mean under the softmin at
     // `steepness`. False without memory, as for all that follow.

@@ -34,6 +34,13 @@
 #define SOFTLY_DECLARE_WIDE(...)                     \
     SOFTLY_DECLARE(__VA_ARGS__)                      \
     namespace softly { namespace avx512 { __VA_ARGS__ } }
+#if defined(__AVX512F__)
+// Leaves a call to AVX2 on the condition that wide vectors, as empty as they would be, are the slower ones.
+#define SOFTLY_NARROWER_IF(condition, function, ...) \
+    if (condition) return avx2::function(__VA_ARGS__)
+#else
+#define SOFTLY_NARROWER_IF(...)
+#endif
 #define SOFTLY_SELECT(...)                                                       \
     (softly::isa() == softly::Isa::avx512   ? &softly::avx512::__VA_ARGS__      \
      : softly::isa() == softly::Isa::avx2   ? &softly::avx2::__VA_ARGS__        \
@@ -48,6 +55,7 @@ using namespace avx2;
 #define SOFTLY_DECLARE(...) \
     namespace softly { namespace portable { __VA_ARGS__ } }
 #define SOFTLY_DECLARE_WIDE(...) SOFTLY_DECLARE(__VA_ARGS__)
+#define SOFTLY_NARROWER_IF(...)
 #define SOFTLY_SELECT(...) (&softly::portable::__VA_ARGS__)
 #endif
 

@@ -191,19 +191,12 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
 
 }  // namespace
 
-// Vectors that are empty by half take as long as full ones: small batches and matrices have the narrower kernels.
-#if defined(__AVX512F__)
-#define SOFTLY_NARROWER_IF(condition, function, ...) \
-    if (condition) return avx2::function(__VA_ARGS__)
-#else
-#define SOFTLY_NARROWER_IF(...)
-#endif
-
+// Which kernels it is decides on the layout of the slopes, and so must not depend on the number of threads.
 template <typename T>
 bool network_values(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* slopes, int64_t batch,
                     int threads) {
-    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values, plan, distribution, art, x, out,
-                       slopes, batch, threads);
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values, plan, distribution, art, x, out, slopes,
+                       batch, threads);
     const Outcome<T> to{out, slopes, nullptr, nullptr, nullptr, plan->size};
     return forward(*plan, distribution, art, x, to, batch, threads);
 }
@@ -211,8 +204,8 @@ bool network_values(const SortingPlan* plan, int distribution, double art, const
 template <typename T>
 bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch,
                              int threads) {
-    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values_backward, plan, slopes, grad, grad_x, batch,
-                       threads);
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values_backward, plan, slopes, grad, grad_x,
+                       batch, threads);
     return values_backward(*plan, slopes, grad, grad_x, batch, threads);
 }
 

@@ -261,6 +261,8 @@ bool tape(const Instruction* code, int64_t instructions, const double* constants
           const int32_t* outputs, int64_t num_outputs, const T* x, int64_t inputs, T* out, int64_t batch,
           int threads) {
     constexpr int64_t width = Block<T>::width;
+    SOFTLY_NARROWER_IF(2 * batch <= threads * width, tape, code, instructions, constants, num_constants, outputs,
+                       num_outputs, x, inputs, out, batch, threads);
     const int64_t first = inputs + num_constants, slots = first + instructions;
     bool enough = true;
     parallel_for((batch + width - 1) / width, 1, threads, [&](int64_t begin, int64_t end) {
@@ -287,6 +289,8 @@ bool tape_backward(const Instruction* code, int64_t instructions, const double* 
                    const int32_t* outputs, int64_t num_outputs, const T* x, int64_t inputs, const T* grad, T* grad_x,
                    int64_t batch, int threads) {
     constexpr int64_t width = Block<T>::width;
+    SOFTLY_NARROWER_IF(2 * batch <= threads * width, tape_backward, code, instructions, constants, num_constants,
+                       outputs, num_outputs, x, inputs, grad, grad_x, batch, threads);
     const int64_t first = inputs + num_constants, slots = first + instructions;
     bool enough = true;
     parallel_for((batch + width - 1) / width, 1, threads, [&](int64_t begin, int64_t end) {

@@ -30,7 +30,7 @@ struct Instruction {
 
 }  // namespace softly
 
-SOFTLY_DECLARE(
+SOFTLY_DECLARE_WIDE(
     // Slots are rows of the batch: first the inputs, then the constants, then one for each instruction, in order.
     // x is (inputs, batch), out is (outputs, batch) and takes the slots that `outputs` lists. False without memory.
     template <typename T>

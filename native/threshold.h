@@ -3,7 +3,7 @@
 
 #include "isa.h"
 
-SOFTLY_DECLARE(
+SOFTLY_DECLARE_WIDE(
     // out[r] = t with sum_i F(y[r, i] - t) = k, for 0 < k < n. The root lies within `margin` of the smallest and the
     // largest entry. `distribution` and `art` as in sorting_network.h.
     template <typename T>

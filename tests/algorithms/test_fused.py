@@ -62,7 +62,7 @@ def test_shortest_path_is_dijkstras(seed, h, w):
     near(distances, np.array([d for _, d in expected]))
 
 
-PORTABLE = """
+ON_AN_INSTRUCTION_SET = """
 import torch, softly
 from softly.algorithms import library
 
@@ -71,6 +71,7 @@ x = torch.randn(37, 5, dtype=torch.float64, requires_grad=True)
 costs = (torch.rand(13, 3, 4, dtype=torch.float64) + 0.1).requires_grad_()
 s, t = (torch.rand(13, n, 3, dtype=torch.float64).requires_grad_() for n in (3, 4))
 results = [*library.bubble_sort.tape()(x), *library.shortest_path(costs), library.levenshtein(s, t).matrix]
+results.append(softly.selection.soft_topk(x.flatten(), 20))
 total = sum(r.sin().sum() for r in results)
 results += torch.autograd.grad(total, (x, costs, s, t))
 torch.save((softly.native.isa(), results), path)
@@ -78,13 +79,15 @@ torch.save((softly.native.isa(), results), path)
 
 
 @pytest.mark.native
-def test_portable_kernels_give_the_same(tmp_path):
-    portable, here = tmp_path / "portable.pt", tmp_path / "here.pt"
-    environment = {**os.environ, "SOFTLY_ISA": "portable"}
-    subprocess.run([sys.executable, "-c", f"path = {str(portable)!r}\n{PORTABLE}"], env=environment, check=True)
-    exec(PORTABLE, {"path": here})
-    (isa, expected), (_, actual) = torch.load(portable), torch.load(here)
-    assert isa in ("portable", None)
+@pytest.mark.parametrize("isa", ["portable", "avx2"])
+def test_narrower_kernels_give_the_same(isa, tmp_path):
+    narrow, here = tmp_path / "narrow.pt", tmp_path / "here.pt"
+    environment = {**os.environ, "SOFTLY_ISA": isa}
+    script = f"path = {str(narrow)!r}\n{ON_AN_INSTRUCTION_SET}"
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    exec(ON_AN_INSTRUCTION_SET, {"path": here})
+    (used, expected), (_, actual) = torch.load(narrow), torch.load(here)
+    assert used in ("portable", isa, None)
     torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-10)
 
 

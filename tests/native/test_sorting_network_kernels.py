@@ -363,15 +363,17 @@ def test_a_large_selection_network():
 
 @pytest.mark.parametrize("dtype", SUFFIX, ids=str)
 def test_threads_change_nothing_but_the_order_of_sums(dtype):
-    for batch, n in [(1, 100), (2, 40), (5, 64), (70, 33)]:
+    for batch, n in [(1, 100), (2, 40), (5, 64), (16, 20), (70, 33)]:
         kernels, x = Kernels(networks.get("bitonic", n)), torch.randn(batch, n, dtype=dtype)
         one, two = (kernels.matrix(x, "cauchy", threads=threads) for threads in (1, 2))
         assert torch.equal(one[0], two[0])
         grad = torch.randn_like(one[0])
         one, two = (kernels.matrix_backward(one[1], grad, threads) for threads in (1, 2))
         assert (one - two).abs().max() <= TOLERANCE[dtype] * one.abs().max()
-        one, two = (kernels.values(x, "cauchy", threads=threads)[0] for threads in (1, 2))
-        assert torch.equal(one, two)
+        one, two = (kernels.values(x, "cauchy", threads=threads) for threads in (1, 2))
+        assert torch.equal(one[0], two[0])
+        grad = torch.randn_like(x)
+        assert torch.equal(kernels.values_backward(one[1], grad, 2), kernels.values_backward(two[1], grad, 1))
 
 
 @pytest.mark.parametrize("distribution", CDF)

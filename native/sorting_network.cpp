@@ -193,47 +193,49 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
 
 // Which kernels it is decides on the layout of the slopes, and so must not depend on the number of threads.
 template <typename T>
-bool network_values(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* slopes, int64_t batch,
-                    int threads) {
-    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values, plan, distribution, art, x, out, slopes,
+bool network_values(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, T* out,
+                    T* slopes, int64_t batch, int threads) {
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values, plan, distribution, art, steepness, x, out, slopes,
                        batch, threads);
     const Outcome<T> to{out, slopes, nullptr, nullptr, nullptr, plan->size};
-    return forward(*plan, distribution, art, x, to, batch, threads);
+    return forward(*plan, {distribution, art, steepness}, x, to, batch, threads);
 }
 
 template <typename T>
 bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch,
                              int threads) {
-    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values_backward, plan, slopes, grad, grad_x,
-                       batch, threads);
+    SOFTLY_NARROWER_IF(2 * batch <= Simd<T>::width, network_values_backward, plan, slopes, grad, grad_x, batch,
+                       threads);
     return values_backward(*plan, slopes, grad, grad_x, batch, threads);
 }
 
 template <typename T>
-bool network_matrix(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* kept, int64_t batch,
-                    int threads) {
-    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix, plan, distribution, art, x, out, kept, batch,
-                       threads);
-    return with_weights(*plan, distribution, art, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
+bool network_matrix(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, T* out,
+                    T* kept, int64_t batch, int threads) {
+    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix, plan, distribution, art, steepness, x, out, kept,
+                       batch, threads);
+    const Swapping swapping{distribution, art, steepness};
+    return with_weights(*plan, swapping, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
         return matrix_forward(*plan, weights, stride, out, batch, threads);
     });
 }
 
 template <typename T>
-bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
-                             int threads) {
-    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix_backward, plan, kept, grad, grad_x, batch, threads);
+bool network_matrix_backward(const SortingPlan* plan, double steepness, const T* kept, const T* grad, T* grad_x,
+                             int64_t batch, int threads) {
+    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix_backward, plan, steepness, kept, grad, grad_x,
+                       batch, threads);
     const int64_t parts = parts_per_sample(batch, Strips<T>(*plan).count(), threads);
-    return with_sums(*plan, kept, parts, grad_x, batch, threads, [&](T* sums) {
+    return with_sums(*plan, steepness, kept, parts, grad_x, batch, threads, [&](T* sums) {
         return matrix_backward(*plan, kept, grad, sums, parts, batch, threads);
     });
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                          \
-    template bool network_values(const SortingPlan*, int, double, const T*, T*, T*, int64_t, int);                     \
+    template bool network_values(const SortingPlan*, int, double, double, const T*, T*, T*, int64_t, int);             \
     template bool network_values_backward(const SortingPlan*, const T*, const T*, T*, int64_t, int);                   \
-    template bool network_matrix(const SortingPlan*, int, double, const T*, T*, T*, int64_t, int);                     \
-    template bool network_matrix_backward(const SortingPlan*, const T*, const T*, T*, int64_t, int);
+    template bool network_matrix(const SortingPlan*, int, double, double, const T*, T*, T*, int64_t, int);             \
+    template bool network_matrix_backward(const SortingPlan*, double, const T*, const T*, T*, int64_t, int);
 SOFTLY_INSTANTIATE(float)
 SOFTLY_INSTANTIATE(double)
 #undef SOFTLY_INSTANTIATE

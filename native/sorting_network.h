@@ -1,9 +1,10 @@
 // Relaxed comparator networks: sorted values, permutation matrices, and their gradients.
 //
-// There is no steepness here: the permutation of x at steepness s is that of s x at 1, and the values are those of
-// s x at 1 divided by s. A comparator (i, j) sees d = y_j - y_i and swaps with weight w = F(-d):
+// A comparator (i, j) sees d = y_j - y_i, of y = steepness * x at first, and swaps with weight w = F(-d):
 //
 //     y_i <- y_i + d w,   y_j <- y_j - d w,   rows of P:  R_i <- R_i + w (R_j - R_i),   R_j <- R_j - w (R_j - R_i).
+//
+// The values are y / steepness in the end.
 //
 // `distribution` is a Distribution, `art` the strength of the activation replacement trick, negative for none. Inputs
 // are finite or NaN, which spreads to what it reaches. x is (batch, n), contiguous like everything else. Outputs come
@@ -16,8 +17,8 @@
 SOFTLY_DECLARE_WIDE(
     // out: (batch, outputs). slopes: batch * size numbers for the gradient, or null.
     template <typename T>
-    bool network_values(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* slopes,
-                        int64_t batch, int threads);
+    bool network_values(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, T* out,
+                        T* slopes, int64_t batch, int threads);
     template <typename T>
     bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* grad, T* grad_x, int64_t batch,
                                  int threads);
@@ -25,9 +26,9 @@ SOFTLY_DECLARE_WIDE(
     // out: (batch, n, n), [rank, input]; needs all wires as outputs. kept: (batch, 3, size) numbers for the gradient,
     // or null.
     template <typename T>
-    bool network_matrix(const SortingPlan* plan, int distribution, double art, const T* x, T* out, T* kept,
-                        int64_t batch, int threads);
+    bool network_matrix(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, T* out,
+                        T* kept, int64_t batch, int threads);
     template <typename T>
-    bool network_matrix_backward(const SortingPlan* plan, const T* kept, const T* grad, T* grad_x, int64_t batch,
-                                 int threads);
+    bool network_matrix_backward(const SortingPlan* plan, double steepness, const T* kept, const T* grad, T* grad_x,
+                                 int64_t batch, int threads);
 )

@@ -131,24 +131,27 @@ bool rows_backward(const SortingPlan& plan, const T* kept, const T* rows, int64_
 }  // namespace
 
 template <typename T>
-bool network_rows(const SortingPlan* plan, int distribution, double art, const T* x, const T* rows, int64_t k, T* out,
-                  T* kept, int64_t batch, int threads) {
-    return with_weights(*plan, distribution, art, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
+bool network_rows(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, const T* rows,
+                  int64_t k, T* out, T* kept, int64_t batch, int threads) {
+    const Swapping swapping{distribution, art, steepness};
+    return with_weights(*plan, swapping, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
         return rows_forward(*plan, weights, stride, rows, k, out, batch, threads);
     });
 }
 
 template <typename T>
-bool network_rows_backward(const SortingPlan* plan, const T* rows, int64_t k, const T* kept, const T* grad, T* grad_x,
-                           int64_t batch, int threads) {
-    return with_sums(*plan, kept, 1, grad_x, batch, threads, [&](T* sums) {
+bool network_rows_backward(const SortingPlan* plan, double steepness, const T* rows, int64_t k, const T* kept,
+                           const T* grad, T* grad_x, int64_t batch, int threads) {
+    return with_sums(*plan, steepness, kept, 1, grad_x, batch, threads, [&](T* sums) {
         return rows_backward(*plan, kept, rows, k, grad, sums, batch, threads);
     });
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                          \
-    template bool network_rows(const SortingPlan*, int, double, const T*, const T*, int64_t, T*, T*, int64_t, int);    \
-    template bool network_rows_backward(const SortingPlan*, const T*, int64_t, const T*, const T*, T*, int64_t, int);
+    template bool network_rows(const SortingPlan*, int, double, double, const T*, const T*, int64_t, T*, T*, int64_t,  \
+                               int);                                                                                   \
+    template bool network_rows_backward(const SortingPlan*, double, const T*, int64_t, const T*, const T*, T*,         \
+                                        int64_t, int);
 SOFTLY_INSTANTIATE(float)
 SOFTLY_INSTANTIATE(double)
 #undef SOFTLY_INSTANTIATE

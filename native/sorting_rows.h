@@ -8,9 +8,9 @@ SOFTLY_DECLARE(
     // out: (batch, k, n), rows @ P, for constant rows (k, outputs) that weigh P's rows; null is the identity, of
     // k = outputs.
     template <typename T>
-    bool network_rows(const SortingPlan* plan, int distribution, double art, const T* x, const T* rows, int64_t k,
-                      T* out, T* kept, int64_t batch, int threads);
+    bool network_rows(const SortingPlan* plan, int distribution, double art, double steepness, const T* x,
+                      const T* rows, int64_t k, T* out, T* kept, int64_t batch, int threads);
     template <typename T>
-    bool network_rows_backward(const SortingPlan* plan, const T* rows, int64_t k, const T* kept, const T* grad,
-                               T* grad_x, int64_t batch, int threads);
+    bool network_rows_backward(const SortingPlan* plan, double steepness, const T* rows, int64_t k, const T* kept,
+                               const T* grad, T* grad_x, int64_t batch, int threads);
 )

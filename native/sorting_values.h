@@ -169,6 +169,12 @@ struct Collector {
 // What single samples gain over a block that is mostly empty.
 constexpr int single_samples = 2;
 
+// How comparators swap. The kernels work on y = steepness * x.
+struct Swapping {
+    int distribution;
+    double art, steepness;
+};
+
 // The network's values and, by arrays that may be null: slopes in the layout of network_values, or weights,
 // densities and slopes as rows of `stride` per sample.
 template <typename T>
@@ -180,13 +186,14 @@ struct Outcome {
 };
 
 template <typename T>
-bool forward(const SortingPlan& plan, int distribution, double art, const T* x, const Outcome<T>& to, int64_t batch,
+bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, const Outcome<T>& to, int64_t batch,
              int threads) {
     using V = typename Simd<T>::V;
     constexpr int width = Simd<T>::width;
     const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
     bool enough = true;
-    with_relaxation<T>(distribution, art, [&](const auto& relaxation) {
+    const T steepness = static_cast<T>(swapping.steepness);
+    with_relaxation<T>(swapping.distribution, swapping.art, [&](const auto& relaxation) {
         parallel_for(blocks, grain(16 * size), threads, [&](int64_t begin, int64_t end) {
             V* y = static_cast<V*>(scratch(n * sizeof(V)));
             if (y == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
@@ -197,7 +204,7 @@ bool forward(const SortingPlan& plan, int distribution, double art, const T* x, 
                 if (samples < width && samples <= single_samples) {
                     for (int64_t s = sample; s < sample + samples; ++s) {
                         T* values = reinterpret_cast<T*>(y);
-                        std::memcpy(values, x + s * n, n * sizeof(T));
+                        for (int64_t i = 0; i < n; ++i) values[i] = x[s * n + i] * steepness;
                         forward_single<T>(plan, relaxation, values, [&](int32_t c, int count, const Swap<T>& swap) {
                             const int64_t at = s * to.stride + c;
                             if (rows[0]) store_part(rows[0] + at, count, swap.weight);
@@ -205,12 +212,13 @@ bool forward(const SortingPlan& plan, int distribution, double art, const T* x, 
                             if (rows[2]) store_part(rows[2] + at, count, swap.slope);
                         });
                         for (int64_t k = 0; to.out && k < plan.outputs; ++k) {
-                            to.out[s * plan.outputs + k] = values[plan.output[k]];
+                            to.out[s * plan.outputs + k] = values[plan.output[k]] / steepness;
                         }
                     }
                     continue;
                 }
                 gather(Block<T>(x + sample * n, n, samples), n, nullptr, y);
+                for (int64_t i = 0; i < n; ++i) y[i] *= steepness;
                 const auto row = [&](T* array) {
                     return Collector<T>{{array + sample * to.stride, to.stride, samples}, {}};
                 };
@@ -238,6 +246,7 @@ bool forward(const SortingPlan& plan, int distribution, double art, const T* x, 
                     forward_block<T>(plan, relaxation, y, [](int32_t, const Swap<T>&) {});
                 }
                 if (to.out) {
+                    for (int64_t i = 0; i < n; ++i) y[i] /= steepness;
                     const Block<T> out(to.out + sample * plan.outputs, plan.outputs, samples);
                     scatter(y, plan.outputs, plan.output, out);
                 }
@@ -355,8 +364,8 @@ bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T*
 // The same for what depends on the swap weights: `sums` has, `parts` times per sample, <G_j - G_i, R_j - R_i> for every
 // comparator, whose product with the density is the gradient of d.
 template <typename T>
-bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int64_t parts, T* grad_x, int64_t batch,
-                      int threads) {
+bool weights_backward(const SortingPlan& plan, T steepness, const T* kept, const T* sums, int64_t parts, T* grad_x,
+                      int64_t batch, int threads) {
     using V = typename Simd<T>::V;
     constexpr int width = Simd<T>::width;
     const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
@@ -377,7 +386,7 @@ bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int
                         T &gi = single[plan.wires[2 * c]], &gj = single[plan.wires[2 * c + 1]];
                         pull_back(gi, gj, slopes[c], densities[c] * sum);
                     }
-                    std::memcpy(grad_x + s * n, single, n * sizeof(T));
+                    for (int64_t i = 0; i < n; ++i) grad_x[s * n + i] = steepness * single[i];
                 }
                 continue;
             }
@@ -401,6 +410,7 @@ bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int
                     pull_back(g[wires[0]], g[wires[1]], slope[k], density[k] * sum[k]);
                 }
             }
+            for (int64_t i = 0; i < n; ++i) g[i] *= steepness;
             scatter(g, n, nullptr, Block<T>(grad_x + sample * n, n, samples));
         }
     });
@@ -409,27 +419,29 @@ bool weights_backward(const SortingPlan& plan, const T* kept, const T* sums, int
 
 // Weights, densities and slopes: into `kept`, or the weights alone into memory of our own. Calls f(weights, stride).
 template <typename T, typename F>
-bool with_weights(const SortingPlan& plan, int distribution, double art, const T* x, T* kept, int64_t batch,
-                  int threads, F&& f) {
+bool with_weights(const SortingPlan& plan, const Swapping& swapping, const T* x, T* kept, int64_t batch, int threads,
+                  F&& f) {
     const int64_t size = plan.size;
     if (kept != nullptr) {
         const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
-        return forward(plan, distribution, art, x, to, batch, threads) && f(kept, 3 * size);
+        return forward(plan, swapping, x, to, batch, threads) && f(kept, 3 * size);
     }
     T* weights = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
     if (weights == nullptr) return false;
     const Outcome<T> to{nullptr, nullptr, weights, nullptr, nullptr, size};
-    const bool done = forward(plan, distribution, art, x, to, batch, threads) && f(weights, size);
+    const bool done = forward(plan, swapping, x, to, batch, threads) && f(weights, size);
     std::free(weights);
     return done;
 }
 
 // Runs f(sums), which leaves the comparators' sums, and takes them back to x.
 template <typename T, typename F>
-bool with_sums(const SortingPlan& plan, const T* kept, int64_t parts, T* grad_x, int64_t batch, int threads, F&& f) {
+bool with_sums(const SortingPlan& plan, double steepness, const T* kept, int64_t parts, T* grad_x, int64_t batch,
+               int threads, F&& f) {
     T* sums = static_cast<T*>(std::malloc(batch * parts * plan.size * sizeof(T) + 1));
     if (sums == nullptr) return false;
-    const bool done = f(sums) && weights_backward(plan, kept, sums, parts, grad_x, batch, threads);
+    const bool done =
+        f(sums) && weights_backward(plan, static_cast<T>(steepness), kept, sums, parts, grad_x, batch, threads);
     std::free(sums);
     return done;
 }

@@ -88,8 +88,8 @@ def _reference(network, x, cdf):
 class Kernels:
     """The compiled functions on contiguous tensors, of one network, with `outputs` read in that order."""
 
-    def __init__(self, network, outputs=None):
-        self.n = network.n
+    def __init__(self, network, outputs=None, steepness=1.0):
+        self.n, self.steepness = network.n, steepness
         self.outputs = list(range(network.n)) if outputs is None else list(outputs)
         wires = np.array(network.wires, dtype=np.int32)
         offsets = np.array(network.offsets, dtype=np.int32)
@@ -107,7 +107,7 @@ class Kernels:
         assert getattr(_native, f"{name}_{SUFFIX[dtype]}")(self.plan, *arguments, batch, threads)
 
     def _function(self, distribution, art):
-        return _native.distributions().index(distribution), -1.0 if art is None else art
+        return _native.distributions().index(distribution), -1.0 if art is None else art, self.steepness
 
     def values(self, x, distribution, art=None, threads=1, keep=True):
         out = x.new_full((len(x), len(self.outputs)), math.nan)
@@ -130,7 +130,9 @@ class Kernels:
 
     def matrix_backward(self, kept, grad, threads=1):
         grad_x = grad.new_full((len(grad), self.n), math.nan)
-        self._call("network_matrix_backward", grad.dtype, kept, grad, grad_x, batch=len(grad), threads=threads)
+        self._call(
+            "network_matrix_backward", grad.dtype, self.steepness, kept, grad, grad_x, batch=len(grad), threads=threads
+        )
         return grad_x
 
     def rows(self, x, distribution, art=None, threads=1, rows=None, keep=True):
@@ -145,7 +147,7 @@ class Kernels:
     def rows_backward(self, kept, grad, threads=1, rows=None):
         grad_x = grad.new_full((len(grad), self.n), math.nan)
         weights = 0 if rows is None else rows
-        arguments = (weights, grad.shape[1], kept, grad, grad_x)
+        arguments = (self.steepness, weights, grad.shape[1], kept, grad, grad_x)
         self._call("network_rows_backward", grad.dtype, *arguments, batch=len(grad), threads=threads)
         return grad_x
 
@@ -312,6 +314,24 @@ def _random_network(n, depth, size, seed):
         wires = generator.permutation(n)[: 2 * (size * (layer + 1) // depth - size * layer // depth)]
         layers.append(tuple((int(i), int(j)) for i, j in wires.reshape(-1, 2)))
     return Network(n, tuple(layers))
+
+
+@pytest.mark.parametrize("dtype", SUFFIX, ids=str)
+@pytest.mark.parametrize(("n", "batch"), [(20, 1), (20, 5), (20, 35), (100, 9)])
+def test_steepness_scales_the_input(n, batch, dtype):
+    """By a power of two, so that nothing is rounded."""
+    network, x = networks.get("bitonic", n), torch.randn(batch, n, dtype=dtype)
+    steep, plain = Kernels(network, steepness=4.0), Kernels(network)
+    (values, slopes), (expected, expected_slopes) = steep.values(x, "cauchy"), plain.values(4 * x, "cauchy")
+    assert torch.equal(values, expected / 4)
+    assert torch.equal(slopes, expected_slopes)
+    (P, kept), (expected, _) = steep.matrix(x, "cauchy"), plain.matrix(4 * x, "cauchy")
+    assert torch.equal(P, expected)
+    grad = torch.randn_like(P)
+    assert torch.equal(steep.matrix_backward(kept, grad), 4 * plain.matrix_backward(kept, grad))
+    (rows, kept), (expected, _) = steep.rows(x, "cauchy"), plain.rows(4 * x, "cauchy")
+    assert torch.equal(rows, expected)
+    assert torch.equal(steep.rows_backward(kept, grad), 4 * plain.rows_backward(kept, grad))
 
 
 @pytest.mark.parametrize("dtype", SUFFIX, ids=str)

@@ -288,28 +288,23 @@ def _samples(x: Tensor) -> int:
     return x.numel() // x.shape[-1]
 
 
-# The kernels know no steepness: they are given y = steepness * x.
-
-
 def _values_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), _empty(x, _samples(x), _plan(network).size)
 
 
 def _values_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
     out, kept = _values_shape(x, network, distribution, art, steepness)
-    y, handle = x * steepness, _plan(network).handle
-    _call(
-        "network_values", x.dtype, handle, distribution, art, y.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
-    )
-    return out.div_(steepness), kept
+    pointers = (x.data_ptr(), out.data_ptr(), kept.data_ptr())
+    _call("network_values", x.dtype, _plan(network).handle, distribution, art, steepness, *pointers, len(kept))
+    return out, kept
 
 
 def _values_backward(
     grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float, steepness: float
 ) -> Tensor:
     out = torch.empty_like(x)
-    handle = _plan(network).handle
-    _call("network_values_backward", x.dtype, handle, kept.data_ptr(), grad.data_ptr(), out.data_ptr(), len(kept))
+    pointers = (kept.data_ptr(), grad.data_ptr(), out.data_ptr())
+    _call("network_values_backward", x.dtype, _plan(network).handle, *pointers, len(kept))
     return out
 
 
@@ -319,10 +314,8 @@ def _matrix_shape(x: Tensor, network: str, distribution: int, art: float, steepn
 
 def _matrix_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
     out, kept = _matrix_shape(x, network, distribution, art, steepness)
-    y, handle = x * steepness, _plan(network).handle
-    _call(
-        "network_matrix", x.dtype, handle, distribution, art, y.data_ptr(), out.data_ptr(), kept.data_ptr(), len(kept)
-    )
+    pointers = (x.data_ptr(), out.data_ptr(), kept.data_ptr())
+    _call("network_matrix", x.dtype, _plan(network).handle, distribution, art, steepness, *pointers, len(kept))
     return out, kept
 
 
@@ -330,9 +323,9 @@ def _matrix_backward(
     grad: Tensor, x: Tensor, kept: Tensor, network: str, distribution: int, art: float, steepness: float
 ) -> Tensor:
     out = torch.empty_like(x)
-    handle = _plan(network).handle
-    _call("network_matrix_backward", x.dtype, handle, kept.data_ptr(), grad.data_ptr(), out.data_ptr(), len(kept))
-    return out.mul_(steepness)
+    pointers = (kept.data_ptr(), grad.data_ptr(), out.data_ptr())
+    _call("network_matrix_backward", x.dtype, _plan(network).handle, steepness, *pointers, len(kept))
+    return out
 
 
 def _rows_shape(
@@ -351,14 +344,14 @@ def _rows_forward(
     x: Tensor, network: str, distribution: int, art: float, steepness: float, k: int, weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     out, kept = _rows_shape(x, network, distribution, art, steepness, k, weights)
-    y = x * steepness
     _call(
         "network_rows",
         x.dtype,
         _plan(network, k).handle,
         distribution,
         art,
-        y.data_ptr(),
+        steepness,
+        x.data_ptr(),
         _pointer(weights),
         out.shape[-2],
         out.data_ptr(),
@@ -384,6 +377,7 @@ def _rows_backward(
         "network_rows_backward",
         x.dtype,
         _plan(network, k).handle,
+        steepness,
         _pointer(weights),
         grad.shape[-2],
         kept.data_ptr(),
@@ -391,7 +385,7 @@ def _rows_backward(
         out.data_ptr(),
         len(kept),
     )
-    return out.mul_(steepness)
+    return out
 
 
 _values = native.operator(

@@ -30,21 +30,14 @@
     namespace portable { __VA_ARGS__ }   \
     namespace avx2 { __VA_ARGS__ }       \
     }
-// For families that have a copy for AVX-512 too; the others have that of AVX2 there.
-#define SOFTLY_DECLARE_WIDE(...)                     \
-    SOFTLY_DECLARE(__VA_ARGS__)                      \
+// For the families that have a copy for AVX-512 as well. Of the others, namespace avx512 has the copy for AVX2.
+#define SOFTLY_DECLARE_WIDE(...) \
+    SOFTLY_DECLARE(__VA_ARGS__)  \
     namespace softly { namespace avx512 { __VA_ARGS__ } }
-#if defined(__AVX512F__)
-// Leaves a call to AVX2 on the condition that wide vectors, as empty as they would be, are the slower ones.
-#define SOFTLY_NARROWER_IF(condition, function, ...) \
-    if (condition) return avx2::function(__VA_ARGS__)
-#else
-#define SOFTLY_NARROWER_IF(...)
-#endif
-#define SOFTLY_SELECT(...)                                                       \
-    (softly::isa() == softly::Isa::avx512   ? &softly::avx512::__VA_ARGS__      \
-     : softly::isa() == softly::Isa::avx2   ? &softly::avx2::__VA_ARGS__        \
-                                            : &softly::portable::__VA_ARGS__)
+#define SOFTLY_SELECT(...)                                                  \
+    (softly::isa() == softly::Isa::avx512 ? &softly::avx512::__VA_ARGS__    \
+     : softly::isa() == softly::Isa::avx2 ? &softly::avx2::__VA_ARGS__      \
+                                          : &softly::portable::__VA_ARGS__)
 namespace softly {
 namespace avx2 {}
 namespace avx512 {
@@ -54,16 +47,21 @@ using namespace avx2;
 #else
 #define SOFTLY_DECLARE(...) \
     namespace softly { namespace portable { __VA_ARGS__ } }
-#define SOFTLY_DECLARE_WIDE(...) SOFTLY_DECLARE(__VA_ARGS__)
-#define SOFTLY_NARROWER_IF(...)
+#define SOFTLY_DECLARE_WIDE SOFTLY_DECLARE
 #define SOFTLY_SELECT(...) (&softly::portable::__VA_ARGS__)
+#endif
+
+// At the beginning of a wide kernel: leaves the call to AVX2 where wide vectors would be too empty to pay.
+#if defined(__AVX512F__)
+#define SOFTLY_NARROWER_IF(condition, function, ...) \
+    if (condition) return avx2::function(__VA_ARGS__)
+#else
+#define SOFTLY_NARROWER_IF(...)
 #endif
 
 namespace softly {
 
 enum class Isa { portable, avx2, avx512 };
-
-inline constexpr const char* isa_names[] = {"portable", "avx2", "avx512"};
 
 // The widest instruction set that the machine has, or a narrower one where the environment says so: SOFTLY_ISA=avx2.
 // Settled at the first call, which is the import of the module.

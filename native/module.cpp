@@ -27,20 +27,28 @@
 namespace nb = nanobind;
 
 namespace softly {
+namespace {
+
+const char* name(Isa isa) {
+    constexpr const char* names[] = {"portable", "avx2", "avx512"};
+    return names[static_cast<int>(isa)];
+}
+
+}  // namespace
 
 Isa isa() {
     static const Isa settled = [] {
         Isa widest = Isa::portable;
 #if defined(__x86_64__)
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) widest = Isa::avx2;
-        if (widest == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-            widest = Isa::avx512;
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+            const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+            widest = wide ? Isa::avx512 : Isa::avx2;
         }
 #endif
         const char* wish = std::getenv("SOFTLY_ISA");
         for (const Isa narrower : {Isa::portable, Isa::avx2}) {
-            if (wish != nullptr && std::strcmp(wish, isa_names[static_cast<int>(narrower)]) == 0) return std::min(narrower, widest);
+            if (wish != nullptr && std::strcmp(wish, name(narrower)) == 0) return std::min(narrower, widest);
         }
         return widest;
     }();
@@ -75,7 +83,7 @@ template <typename Result, typename... Args>
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.def("isa", [] { return softly::isa_names[static_cast<int>(softly::isa())]; });
+    m.def("isa", [] { return softly::name(softly::isa()); });
 
     define(m, "hamacher_f32", SOFTLY_SELECT(hamacher<float>));
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));

@@ -265,14 +265,15 @@ struct Simd {
         if constexpr (width == 16) {
             V t[16];
             for (int k = 0; k < 16; k += 2) {
-                t[k] = __builtin_shufflevector(r[k], r[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-                t[k + 1] =
-                    __builtin_shufflevector(r[k], r[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+                const V a = r[k], b = r[k + 1];
+                t[k] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+                t[k + 1] = __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
             }
             for (int k = 0; k < 16; k += 4) {
                 for (int h = 0; h < 2; ++h) {
                     const V a = t[k + h], b = t[k + 2 + h];
-                    r[k + 2 * h] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+                    r[k + 2 * h] =
+                        __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
                     r[k + 2 * h + 1] =
                         __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
                 }

@@ -273,8 +273,8 @@ inline void pull_back(V& gi, V& gj, V slope) {
     gj += gd;
 }
 
-// The comparators of a run, on a vector of samples per wire and per slope. Forwards within a layer, whose order is free:
-// caches foresee that best.
+// The comparators of a run, on a vector of samples per wire and per slope. Within a layer, where the order is free, it
+// is forwards, which caches foresee best.
 template <typename T>
 void backward_run(const SortingPlan& plan, const Run& run, const T* slopes, typename Simd<T>::V* g) {
     using V = typename Simd<T>::V;

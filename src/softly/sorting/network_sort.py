@@ -288,8 +288,12 @@ def _samples(x: Tensor) -> int:
     return x.numel() // x.shape[-1]
 
 
+# Of two tensors the larger one is allocated first: it then gets the place it had in the last step, and is in the cache.
+
+
 def _values_shape(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), _empty(x, _samples(x), _plan(network).size)
+    kept = _empty(x, _samples(x), _plan(network).size)
+    return torch.empty_like(x), kept
 
 
 def _values_forward(x: Tensor, network: str, distribution: int, art: float, steepness: float) -> tuple[Tensor, Tensor]:
@@ -332,8 +336,8 @@ def _rows_shape(
     x: Tensor, network: str, distribution: int, art: float, steepness: float, k: int, weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     rows = k if weights is None else len(weights)
-    out = _empty(x, *x.shape[:-1], rows, x.shape[-1])
-    return out, _empty(x, _samples(x), 3, _plan(network, k).size)
+    kept = _empty(x, _samples(x), 3, _plan(network, k).size)
+    return _empty(x, *x.shape[:-1], rows, x.shape[-1]), kept
 
 
 def _pointer(weights: Tensor | None) -> int:

@@ -104,7 +104,7 @@ void forward_block(const SortingPlan& plan, const R& relaxation, typename Simd<T
         V a, b, d, half;
     };
     const int32_t* const wires = plan.wires;
-    const auto begin = [=](int32_t c) {
+    const auto begin = [&](int32_t c) {
         const V a = y[wires[2 * c]], b = y[wires[2 * c + 1]];
         return Begun{a, b, b - a, relaxation.begin(b - a)};
     };
@@ -139,7 +139,7 @@ void forward_single(const SortingPlan& plan, const R& relaxation, T* y, Sink&& s
             for (int k = 0; k < count; ++k) a[k] = y[wires[2 * k]], b[k] = y[wires[2 * k + 1]];
             const V d = b - a;
             const Swap<T> swap = relaxation(d);
-            const V low = (d < 0 ? b : a) + swap.blur, high = (d < 0 ? a : b) - swap.blur;
+            const V low = Simd<T>::min(a, b) + swap.blur, high = Simd<T>::max(a, b) - swap.blur;
             for (int k = 0; k < count; ++k) y[wires[2 * k]] = low[k], y[wires[2 * k + 1]] = high[k];
             sink(c, count, swap);
         }
@@ -260,15 +260,9 @@ bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, cons
 
 // From the gradient of low = y_i + t(d) and high = y_j - t(d) to that of y_i and y_j, with t' = slope and what else
 // depends on d adding `extra` to its gradient.
-template <typename V>
-inline void pull_back(V& gi, V& gj, V slope, V extra) {
-    const V gd = slope * (gi - gj) + extra;
-    gi -= gd;
-    gj += gd;
-}
-template <typename V>
-inline void pull_back(V& gi, V& gj, V slope) {
-    const V gd = slope * (gi - gj);
+template <typename V, typename... Extra>
+inline void pull_back(V& gi, V& gj, V slope, Extra... extra) {
+    const V gd = ((slope * (gi - gj)) + ... + extra);
     gi -= gd;
     gj += gd;
 }
@@ -331,7 +325,7 @@ bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T*
                     std::memset(single, 0, n * sizeof(T));
                     for (int64_t k = 0; k < plan.outputs; ++k) single[plan.output[k]] = grad[s * plan.outputs + k];
                     for (int64_t c = size - 1; c >= 0; --c) {
-                        pull_back(single[plan.wires[2 * c]], single[plan.wires[2 * c + 1]], slopes[s * size + c], T(0));
+                        pull_back(single[plan.wires[2 * c]], single[plan.wires[2 * c + 1]], slopes[s * size + c]);
                     }
                     std::memcpy(grad_x + s * n, single, n * sizeof(T));
                 }
@@ -351,7 +345,7 @@ bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T*
                     from.load(last, count, slope);
                     for (int k = count - 1; k >= 0; --k) {
                         const int32_t* wires = plan.wires + 2 * (last + k);
-                        pull_back(g[wires[0]], g[wires[1]], slope[k], V{});
+                        pull_back(g[wires[0]], g[wires[1]], slope[k]);
                     }
                 }
             }

@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := install -qq --disable-pip-version-check --no-input -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
-NATIVE := CMakeLists.txt $(wildcard native/*)
+NATIVE := CMakeLists.txt $(wildcard native/*.cpp native/*/*)
 
 # Where there is a compiler, an error in the kernels is an error; where there is none, softly runs without them.
 COMPILER := $(shell command -v "$${CXX:-c++}" || command -v g++ || command -v clang++)

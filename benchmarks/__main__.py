@@ -12,9 +12,9 @@ from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 BENCHMARKS = (
     "algorithms",
     "fastsort",
-    "logic_inference",
-    "logic_training",
-    "sorting_network",
+    "logic_execution",
+    "logic_stack",
+    "network_sort",
     "tnorms",
     "topk",
 )

@@ -9,20 +9,20 @@
 
 #include <nanobind/nanobind.h>
 
-#include "distributions.h"
-#include "gate_coefficients.h"
-#include "grid.h"
-#include "isa.h"
-#include "isotonic.h"
-#include "largest.h"
-#include "logic_inference.h"
-#include "logic_training.h"
-#include "logsumexp.h"
-#include "sorting_network.h"
-#include "sorting_rows.h"
-#include "tape.h"
-#include "threshold.h"
-#include "tnorms.h"
+#include "core/distributions.h"
+#include "logic/gate_coefficients.h"
+#include "programs/fused.h"
+#include "core/isa.h"
+#include "sorting/fastsort.h"
+#include "selection/largest.h"
+#include "logic/execution.h"
+#include "logic/stack.h"
+#include "selection/logsumexp.h"
+#include "sorting/network_sort.h"
+#include "sorting/network_rows.h"
+#include "programs/tape.h"
+#include "selection/threshold.h"
+#include "core/tnorms.h"
 
 namespace nb = nanobind;
 

@@ -104,7 +104,7 @@ def test_no_import_cycles():
         ("softly.selection.losses", "softly.sorting", True),
         ("softly.optimization.resgro", "softly.estimators.smoothing", True),
         ("softly.algorithms.library", "softly.rendering", True),
-        ("softly.algorithms.engine", "softly.rendering", False),
+        ("softly.algorithms.engine.control", "softly.rendering", False),
         ("softly.logic.layers", "softly_lab.data", False),
         ("softly_lab.cli", "softly.sorting", True),
         ("softly_lab.cli", "softly._native", False),

@@ -5,7 +5,8 @@ import torch
 
 import softly
 from softly import native
-from softly.algorithms import library, recorder
+from softly.algorithms import library
+from softly.algorithms.tape import recorder
 
 from . import listings
 

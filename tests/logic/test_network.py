@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from softly import native
-from softly.logic import GroupSum, LogicLayer, LogicNetwork, Threshold, _stack, architectures, gates
+from softly.logic import GroupSum, LogicLayer, LogicNetwork, Threshold, architectures, gates, stack
 from softly.logic.training import evaluate, train_epoch
 
 needs_native = pytest.mark.skipif(not native.available(), reason="the compiled kernels are not there")
@@ -78,12 +78,12 @@ def test_kernels_are_the_reference(storage, groups, sizes, batch, monkeypatch):
     factors = [1.5, 0.5, 2.0][: len(sizes)]
 
     def run():
-        result = _stack._native_stack(rows, c, wires, factors, groups)
+        result = stack._native_stack(rows, c, wires, factors, groups)
         weights = torch.linspace(-1, 1, result.numel(), dtype=wide).view_as(result)
         return (result, *torch.autograd.grad(result, (rows, c), weights), *torch.autograd.grad(run_c(), c))
 
     def run_c():
-        return _stack._native_stack(rows.detach(), c, wires, factors, groups).sum()
+        return stack._native_stack(rows.detach(), c, wires, factors, groups).sum()
 
     ours, reference = both(run, monkeypatch)
     tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[storage]
@@ -99,13 +99,13 @@ def test_coefficients_are_the_softmax_of_the_gates(n, scale, dtype, monkeypatch)
     weights = [(scale * torch.randn(m, 16, dtype=dtype)).requires_grad_() for m in (n, 5)]
 
     def run():
-        c = _stack.softmax_coefficients(weights)
+        c = stack.softmax_coefficients(weights)
         return (c, *torch.autograd.grad(c.sin().sum(), weights))
 
     ours, reference = both(run, monkeypatch)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-14
     torch.testing.assert_close(ours, reference, atol=tolerance, rtol=tolerance)
-    assert _stack.softmax_coefficients([weights[0].detach().fill_(torch.nan)]).isnan().all()
+    assert stack.softmax_coefficients([weights[0].detach().fill_(torch.nan)]).isnan().all()
 
 
 @pytest.mark.native

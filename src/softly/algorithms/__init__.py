@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from softly.algorithms.conditions import (
+from softly.algorithms.engine.indexing import filter_weights
+from softly.algorithms.language.conditions import (
     GT,
     LT,
     ArgMax,
@@ -21,8 +22,7 @@ from softly.algorithms.conditions import (
     Min,
     NEq,
 )
-from softly.algorithms.indexing import filter_weights
-from softly.algorithms.language import (
+from softly.algorithms.language.statements import (
     Algorithm,
     For,
     If,
@@ -35,9 +35,9 @@ from softly.algorithms.language import (
     VarInt,
     While,
 )
-from softly.algorithms.program import Program
-from softly.algorithms.python import RelaxedFunction, relax, steepness, unmerged
-from softly.algorithms.tape import Tape
+from softly.algorithms.python.function import RelaxedFunction, relax, steepness, unmerged
+from softly.algorithms.python.program import Program
+from softly.algorithms.tape.tape import Tape
 
 __all__ = [
     "Algorithm",

@@ -12,8 +12,8 @@ from softly import tnorms
 from softly.logic import gates as gate_table
 from softly.logic import parametrizations
 from softly.logic import wiring as wirings
-from softly.logic._stack import stack
 from softly.logic.parametrizations import Parametrization
+from softly.logic.stack import stack
 from softly.tnorms import TNorm
 
 __all__ = ["GroupSum", "LogicLayer", "Logit"]

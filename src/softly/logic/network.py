@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from softly.logic._stack import stack
 from softly.logic.encodings import Encoding
 from softly.logic.layers import GroupSum, LogicLayer, coefficients, prepare
 from softly.logic.parametrizations import Parametrization
+from softly.logic.stack import stack
 from softly.tnorms import TNorm
 
 __all__ = ["LogicNetwork"]

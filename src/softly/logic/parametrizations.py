@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from softly.logic._stack import softmax_coefficients
 from softly.logic.gates import COEFFICIENTS
+from softly.logic.stack import softmax_coefficients
 
 __all__ = ["Gumbel", "Parametrization", "Softmax", "get", "names"]
 

@@ -180,7 +180,7 @@ def _rows_reference(
 
 # The kernels -----------------------------------------------------------------------------------------------------
 
-_FAMILIES = (  # in the order of native/distributions.h
+_FAMILIES = (  # in the order of native/core/distributions.h
     "heaviside",
     "uniform",
     "cubic_hermite",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from softly.algorithms.python import relax
+from softly.algorithms.python.function import relax
 
 __all__ = ["bellman_ford", "connected_components", "floyd_warshall", "shortest_path_program"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softly.algorithms.python import relax
+from softly.algorithms.python.function import relax
 
 __all__ = ["binary_search", "bubble_sort", "bubble_sort_loss", "insertion_sort"]
 

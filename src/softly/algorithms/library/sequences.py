@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from softly import minmax
-from softly.algorithms.python import relax
+from softly.algorithms.python.function import relax
 
 __all__ = [
     "dynamic_time_warping",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
-from softly.algorithms.python import RelaxedFunction, relax
+from softly.algorithms.python.function import RelaxedFunction, relax
 from softly.distributions import Distribution
 
 __all__ = ["silhouette_distance", "silhouette_three_edges"]

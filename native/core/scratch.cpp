@@ -1,0 +1,36 @@
+#include "core/scratch.h"
+
+#include <cstdlib>
+#include <sys/mman.h>
+
+namespace softly {
+namespace {
+
+constexpr size_t line = 64;
+// Beyond so many bytes, what is read here and there is slow in small pages: their addresses don't fit into the TLB.
+constexpr size_t page = size_t{2} << 20, many = size_t{192} << 10;
+constexpr size_t kept = size_t{16} << 20;  // larger requests are honoured, and given back at the next small one
+
+struct Arena {
+    void* memory = nullptr;
+    size_t size = 0;
+    ~Arena() { std::free(memory); }
+};
+
+thread_local Arena arena;
+
+}  // namespace
+
+void* scratch(size_t bytes) {
+    if (bytes > arena.size || (arena.size > kept && bytes <= kept)) {
+        std::free(arena.memory);
+        const size_t unit = bytes > many ? page : line;
+        arena.size = (bytes + unit - 1) / unit * unit;
+        arena.memory = std::aligned_alloc(unit, arena.size);
+        if (arena.memory == nullptr) arena.size = 0;
+        if (unit == page && arena.size) madvise(arena.memory, arena.size, MADV_HUGEPAGE);
+    }
+    return arena.memory;
+}
+
+}  // namespace softly

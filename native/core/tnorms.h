@@ -1,0 +1,15 @@
+// Reductions over Hamacher T-norms and T-conorms: the probabilistic (p = 1) and the Einstein one (p = 2) among them.
+#pragma once
+
+#include "core/isa.h"
+
+SOFTLY_DECLARE(
+    // out[r] = T(x[r, 0], ..., x[r, n - 1]), or with `dual` the T-conorm, 1 - T(1 - x).
+    template <typename T>
+    void hamacher(const T* x, T* out, int64_t rows, int64_t n, double p, bool dual, int threads);
+
+    // grad_x[r, i] = grad_out[r] * d out[r] / d x[r, i]
+    template <typename T>
+    void hamacher_backward(const T* x, const T* grad_out, T* grad_x, int64_t rows, int64_t n, double p, bool dual,
+                           int threads);
+)

@@ -1,0 +1,148 @@
+"""The arguments of a relaxed program: what of them is batched, and how results get their batch back."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from softly.algorithms.engine.arrays import Array, Categorical, Undefined
+from softly.algorithms.engine.runtime import Runtime
+
+
+class Copying(Tensor):
+    """A tensor whose entries are copied when they are read, as those of a list are."""
+
+    def __getitem__(self, key: Any) -> Any:
+        entry = super().__getitem__(key)
+        return entry.clone() if entry.ndim == 0 else entry
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+
+def plain(value: Any) -> Any:
+    return _pytree.tree_map(lambda v: v.as_subclass(Tensor) if isinstance(v, Copying) else v, value)
+
+
+def outcome(engine: Runtime, value: Any) -> Any:
+    """What a program returned, as a tensor (batch, ...) if it is a number or an array."""
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(value, Array):
+        return value.tensor()
+    if isinstance(value, Categorical):
+        return value.weights
+    return engine.column(value) if isinstance(value, (Tensor, bool, int, float)) else value
+
+
+class Batch:
+    """The arguments of one call: what is batched, and how results get their batch back."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.name, dims = function.__name__, function._batch_dims
+        self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+        shared = _shared(function, args)
+        self.batched = [
+            isinstance(leaf, Tensor) and not any(leaf is s for s in shared) and not isinstance(leaf, torch.nn.Parameter)
+            for leaf in self.leaves
+        ]
+        shape: torch.Size | None = None
+        for leaf, batched in zip(self.leaves, self.batched, strict=True):
+            if not batched:
+                continue
+            if leaf.ndim < dims:
+                raise ValueError(
+                    f"softly.relax: {self.name} takes tensors with batch_dims={dims} leading dimensions, "
+                    f"got one of shape {tuple(leaf.shape)}."
+                )
+            if shape is None:
+                shape = leaf.shape[:dims]
+            elif leaf.shape[:dims] != shape:
+                raise ValueError(
+                    f"softly.relax: {self.name} takes tensors of one batch, got {tuple(shape)} and "
+                    f"{tuple(leaf.shape[:dims])}; in_dims=None marks those without."
+                )
+        self.shape = torch.Size([1] * dims) if shape is None else shape
+        self.dims, self.size = dims, math.prod(self.shape)
+        floating = [x for x in self.leaves if isinstance(x, Tensor) and x.dtype.is_floating_point]
+        first = next((x for x in self.leaves if isinstance(x, Tensor)), None)
+        self.dtype = floating[0].dtype if floating else torch.get_default_dtype()
+        self.device = torch.device("cpu") if first is None else first.device
+
+    def infinite(self) -> bool:
+        return any(
+            isinstance(x, Tensor) and x.dtype.is_floating_point and bool(torch.isinf(x.detach()).any())
+            for x in self.leaves
+        )
+
+    def _flat(self, leaf: Tensor) -> Tensor:
+        return leaf.reshape(self.size, *leaf.shape[self.dims :]) if self.dims != 1 else leaf
+
+    def enter(self, engine: Runtime) -> Any:
+        """The arguments as values of the program."""
+        leaves = []
+        for leaf, batched in zip(self.leaves, self.batched, strict=True):
+            if isinstance(leaf, Tensor):
+                leaf = engine.wrap(self._flat(leaf)) if batched else engine.outer(leaf)
+            leaves.append(leaf)
+        return _pytree.tree_unflatten(leaves, self.structure)
+
+    def leave(self, engine: Runtime, result: Any) -> Any:
+        """The result with its batch."""
+
+        def one(value: Any) -> Any:
+            value = outcome(engine, value)
+            if self.dims == 1 or not isinstance(value, Tensor):
+                return value
+            return value.reshape(self.shape + value.shape[1:])
+
+        return _pytree.tree_map(one, result)
+
+    def example(self, i: int) -> Any:
+        """The arguments of the i-th example, as the plain function wants them."""
+        leaves = []
+        for leaf, batched in zip(self.leaves, self.batched, strict=True):
+            if isinstance(leaf, Tensor):
+                leaf = (self._flat(leaf)[i] if batched else leaf).detach().clone().as_subclass(Copying)
+            leaves.append(leaf)
+        return _pytree.tree_unflatten(leaves, self.structure)
+
+    def collect(self, results: Sequence[Any]) -> Any:
+        """The results of all examples as tensors with the batch in front."""
+        if not results:
+            raise ValueError(f"softly.relax: {self.name}.hard needs at least one example.")
+        flat = [_pytree.tree_flatten(r) for r in results]
+
+        def together(values: list[Any]) -> Any:
+            if not all(isinstance(v, (Tensor, bool, int, float)) for v in values):
+                return values[0]
+            tensors = [v if isinstance(v, Tensor) else torch.tensor(v) for v in values]
+            dtype = functools.reduce(torch.promote_types, (t.dtype for t in tensors))
+            stacked = torch.stack([t.to(dtype) for t in tensors])
+            return stacked.reshape(self.shape + stacked.shape[1:])
+
+        columns = zip(*(leaves for leaves, _ in flat), strict=True)
+        return _pytree.tree_unflatten([together(list(column)) for column in columns], flat[0][1])
+
+
+def _shared(function: Any, args: tuple[Any, ...]) -> list[Any]:
+    """The tensors among the positional arguments that ``in_dims`` says have no batch."""
+    if function._in_dims is None:
+        return []
+    if len(function._in_dims) != len(args):
+        raise ValueError(
+            f"softly.relax: in_dims has {len(function._in_dims)} entries for {len(args)} positional arguments."
+        )
+    return [
+        leaf
+        for dim, arg in zip(function._in_dims, args, strict=True)
+        if dim is None
+        for leaf in _pytree.tree_leaves(arg)
+        if isinstance(leaf, Tensor)
+    ]

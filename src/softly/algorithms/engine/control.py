@@ -1,0 +1,372 @@
+"""Runs relaxed programs: paths, the probability of each, and the values where paths join.
+
+A program is Python code that asks the engine at every branch which ways to go. Both branches of a relaxed
+condition run one after the other, from the same state; what they wrote is kept in a journal, so that joining them
+costs only what was touched. A jump (break, continue, return) takes its share of the probability, its mass, out of
+the path that it leaves: what follows is for the rest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softly.algorithms.engine.arrays import Array, Categorical, Undefined, number
+from softly.algorithms.engine.joining import DEAD, Joining, Mass
+from softly.algorithms.engine.journals import Journal, Names
+from softly.algorithms.engine.settings import Settings
+
+
+class Region:
+    """A stretch of a path; ``mass`` is how much of what began it is still on it."""
+
+    __slots__ = ("mass",)
+
+    def __init__(self) -> None:
+        self.mass: Mass = None
+
+
+class HardBranch:
+    """A branch whose condition was hard, or all but certain for the whole batch."""
+
+    __slots__ = ("ways",)
+
+    def __init__(self, way: bool) -> None:
+        self.ways = (way,)
+
+    def __iter__(self) -> Iterator[bool]:
+        return iter(self.ways)
+
+    @staticmethod
+    def end(names: Names) -> Names:
+        return names
+
+
+YES, NO = HardBranch(True), HardBranch(False)
+
+
+class Branch(Region):
+    """Both ways of a relaxed condition: each is run from the state at the beginning, then they are joined."""
+
+    __slots__ = ("engine", "entry", "first", "labels", "p", "way")
+
+    def __init__(self, engine: Engine, p: Tensor, entry: Names, labels: tuple[str, ...]) -> None:
+        super().__init__()
+        self.engine, self.p, self.entry, self.labels = engine, p, entry, labels
+        self.first: Any = None
+        self.way = True
+
+    def __iter__(self) -> Iterator[bool]:
+        engine = self.engine
+        for self.way in (True, False):
+            self.mass = None
+            engine.regions.append(self)
+            engine.journals.append(Journal())
+            yield self.way
+
+    def end(self, names: Names) -> Names:
+        engine = self.engine
+        journal = engine.journals.pop()
+        engine.regions.pop()
+        written = engine.contents([journal])
+        names = engine.hold(names)
+        journal.undo()
+        if self.first is None:
+            self.first = (self.mass, names, written)
+            return self.entry
+        return engine.join_branches(self.p, self.first, (self.mass, names, written), self.labels)
+
+
+class Loop(Region):
+    """A loop that can be left with some probability, at each iteration or by a jump."""
+
+    __slots__ = ("count", "engine", "exits", "iteration", "labels", "lossy", "skipped")
+
+    def __init__(self, engine: Engine, labels: tuple[str, ...], lossy: bool) -> None:
+        super().__init__()
+        self.engine, self.labels, self.lossy = engine, labels, lossy
+        self.exits: list[tuple[Mass, Names, dict[Any, Any]]] = []
+        self.count = 0
+        self.iteration: Region | None = None
+        self.skipped: list[tuple[Mass, Names, dict[Any, Any]]] = []
+        engine.regions.append(self)
+        engine.journals.append(Journal())
+
+    @property
+    def alive(self) -> bool:
+        return self.mass is not DEAD
+
+    def leave(self, mass: Mass, names: Names) -> None:
+        """Let a mass go to what follows the loop, with the state of now."""
+        if mass is not DEAD:
+            self.exits.append((mass, self.engine.hold(names), self.engine.snapshot(self)))
+
+    def finish(self, names: Names) -> None:
+        """Nothing is left to iterate over."""
+        self.leave(self.mass, names)
+        self.mass = DEAD
+
+    def test(self, condition: Any, names: Names) -> bool:
+        """Whether to run another iteration of a ``while``."""
+        engine = self.engine
+        self.count += 1
+        if not isinstance(condition, Tensor):
+            if condition and (self.mass is None or self.count <= engine.settings.max_iterations):
+                return True
+            if condition:
+                engine.warn_leftover(self.mass)
+            self.finish(names)
+            return False
+        if engine.paths is not None:
+            if engine.choose(condition) and self.count <= engine.settings.max_iterations:
+                return True
+            self.finish(names)
+            return False
+        going = condition if self.mass is None else self.mass * condition
+        tolerance = engine.settings.tolerance
+        over = self.count > engine.settings.max_iterations
+        most, least = engine.range(going)
+        if over or most <= tolerance:
+            if over:
+                engine.warn_leftover(going)
+            self.finish(names)
+            return False
+        if least < 1.0 - tolerance:
+            self.leave(engine.complement(condition) if self.mass is None else self.mass - going, names)
+            self.mass = going
+        return True
+
+    def begin(self) -> None:
+        """An iteration that can be continued early begins."""
+        self.iteration, self.skipped = Region(), []
+        self.engine.regions.append(self.iteration)
+        self.engine.journals.append(Journal())
+
+    def close(self, names: Names) -> Names:
+        """An iteration ends: what was continued early joins the rest."""
+        engine, region = self.engine, self.iteration
+        assert region is not None
+        exits = self.skipped
+        if region.mass is not DEAD:
+            exits = [*exits, (region.mass, engine.hold(names), engine.snapshot(region))]
+        engine.regions.pop()
+        names, mass = engine.join_exits(exits, names, self.labels, lossy=True)
+        self.mass = engine.times(self.mass, mass)
+        return names
+
+    def end(self, names: Names) -> Names:
+        engine = self.engine
+        engine.regions.pop()
+        names, mass = engine.join_exits(self.exits, names, self.labels, self.lossy)
+        parent = engine.regions[-1]
+        parent.mass = engine.times(parent.mass, mass)
+        return names
+
+
+class Call(Region):
+    """The activation of a function: its returns, with their masses; ``lossy`` if some mass went into exceptions."""
+
+    __slots__ = ("lossy", "returns")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.returns: list[tuple[Mass, Any]] = []
+        self.lossy = False
+
+
+class Paths:
+    """Runs a block once for every path through its conditions, each from the same state."""
+
+    def __init__(self, engine: Engine, entry: Names, labels: tuple[str, ...]) -> None:
+        self.engine, self.entry, self.labels = engine, entry, labels
+        self.loop: Loop | None = None
+
+    def __iter__(self) -> Iterator[None]:
+        engine = self.engine
+        if engine.paths is not None:  # already on a single path
+            yield
+            return
+        pending: list[list[bool]] = [[]]
+        self.loop = Loop(engine, self.labels, lossy=True)
+        count = 0
+        while pending:
+            count += 1
+            if count > engine.settings.max_paths:
+                raise engine.error(
+                    ValueError, f"an unmerged block has more than max_paths={engine.settings.max_paths} paths"
+                )
+            engine.paths, engine.taken, engine.pending = pending.pop(), [], pending
+            self.loop.mass = None
+            yield
+            engine.paths = None
+
+    def end(self, names: Names) -> Names:
+        if self.loop is None:
+            return names
+        self.loop.leave(self.loop.mass, names)
+        self.engine.journals[-1].undo()
+        return self.entry
+
+    def join(self, names: Names) -> Names:
+        return names if self.loop is None else self.loop.end(names)
+
+
+class Engine(Joining):
+    """One run of a program over a batch; its arguments are those of `Values`."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.paths: list[bool] | None = None
+        self.taken: list[bool] = []
+        self.pending: list[list[bool]] = []
+        self.warned = False
+        self.running: dict[Any, Settings] = {}
+
+    def snapshot(self, region: Region) -> dict[Any, Any]:
+        """What was written since a region began."""
+        depth = next(i for i in range(len(self.regions) - 1, -1, -1) if self.regions[i] is region)
+        outer = sum(1 for r in self.regions[:depth] if not isinstance(r, Call))
+        return self.contents(self.journals[outer:])
+
+    # Probabilities -----------------------------------------------------------------------------------------------
+
+    def mass(self, target: Region) -> Mass:
+        """The probability of being here after the beginning of ``target``."""
+        total: Mass = None
+        for region in reversed(self.regions):
+            total = self.times(total, region.mass)
+            if region is target:
+                return total
+            if isinstance(region, Branch):
+                total = self.times(total, region.p if region.way else self.complement(region.p))
+        raise AssertionError("a jump out of a region that isn't there")
+
+    def range(self, p: Tensor) -> tuple[float, float]:
+        """The largest and the smallest probability in the batch; as if uncertain where nothing may depend on data."""
+        if self.static:
+            return 1.0, 0.0
+        if p.numel() == 0:
+            return 0.0, 1.0
+        low, high = torch.aminmax(p.detach())
+        return float(high), float(low)
+
+    def warn_leftover(self, mass: Mass) -> None:
+        if self.warned or self.static:
+            return
+        left = 1.0 if mass is None else float(mass.detach().max())
+        if left > self.settings.tolerance:
+            self.warned = True
+            warnings.warn(
+                f"softly.relax: a while loop was cut off after max_iterations={self.settings.max_iterations}, with "
+                f"up to {left:.3g} of the probability left; it counts for the last state.",
+                stacklevel=2,
+            )
+
+    def choose(self, p: Tensor) -> bool:
+        """Which way the single path goes that is being followed."""
+        assert self.paths is not None
+        high, low = self.range(p)
+        if high <= self.settings.tolerance:
+            return False
+        if low >= 1.0 - self.settings.tolerance:
+            return True
+        step = len(self.taken)
+        way = self.paths[step] if step < len(self.paths) else True
+        if step >= len(self.paths):
+            self.pending.append([*self.taken, False])
+        self.taken.append(way)
+        region = self.regions[-1]
+        region.mass = self.times(region.mass, p if way else self.complement(p))
+        return way
+
+    # Control flow ------------------------------------------------------------------------------------------------
+
+    def truth(self, value: Any) -> Any:
+        """The probability that a value is true."""
+        if not isinstance(value, (Tensor, Categorical, Array, Undefined)):
+            return bool(value)
+        value = number(value)
+        if not isinstance(value, Tensor):
+            return bool(value)  # which raises
+        if self.settings.hard:
+            return (value != 0).to(self.dtype)
+        if value.dtype == torch.bool:
+            return value.to(self.dtype)
+        high, low = self.range(value)
+        if low < -1e-5 or high > 1.0 + 1e-5:
+            raise self.error(
+                ValueError,
+                f"the truth of a relaxed value is a probability in [0, 1], got {low:.4g} to {high:.4g}; "
+                "compare it, as in `x != 0`",
+            )
+        return value
+
+    def branch(self, condition: Any, entry: Names, labels: tuple[str, ...], check: bool) -> Any:
+        """The ways to go at an ``if``; ``check`` whether one of them can be left out."""
+        if not isinstance(condition, Tensor):
+            return YES if condition else NO
+        if self.paths is not None:
+            return YES if self.choose(condition) else NO
+        if check:
+            high, low = self.range(condition)
+            if low >= 1.0 - self.settings.tolerance:
+                return YES
+            if high <= self.settings.tolerance:
+                return NO
+        return Branch(self, self.column(condition), entry, labels)
+
+    @property
+    def alive(self) -> bool:
+        return self.regions[-1].mass is not DEAD
+
+    def loop(self, labels: tuple[str, ...], lossy: bool) -> Loop:
+        return Loop(self, labels, lossy)
+
+    def unmerged(self, entry: Names, labels: tuple[str, ...]) -> Paths:
+        return Paths(self, entry, labels)
+
+    def break_(self, loop: Loop, names: Names) -> None:
+        loop.leave(self.mass(loop), names)
+        self.regions[-1].mass = DEAD
+
+    def continue_(self, loop: Loop, names: Names) -> None:
+        assert loop.iteration is not None
+        loop.skipped.append((self.mass(loop.iteration), self.hold(names), self.snapshot(loop.iteration)))
+        self.regions[-1].mass = DEAD
+
+    def raises(self) -> bool:
+        """Whether to raise an exception: if the plain program would. Otherwise the path ends here, and is forgotten."""
+        call = next(r for r in reversed(self.regions) if isinstance(r, Call))
+        mass = self.mass(call)
+        if mass is None or (not self.static and self.range(mass)[0] > 0.5):
+            return True
+        self.regions[-1].mass = DEAD
+        call.lossy = True
+        return False
+
+    def return_(self, value: Any) -> None:
+        call = next(r for r in reversed(self.regions) if isinstance(r, Call))
+        call.returns.append((self.mass(call), self.frozen(value)))
+        self.regions[-1].mass = DEAD
+
+    def invoke(self, body: Callable[[], None], name: str) -> Any:
+        """Run the body of a function and give what it returns."""
+        call = Call()
+        self.regions.append(call)
+        body()
+        if call.mass is not DEAD:
+            call.returns.append((call.mass, None))
+        self.regions.pop()
+        if len(call.returns) == 1:
+            return call.returns[0][1]
+        if not call.returns:
+            raise self.error(ValueError, f"{name} never returns")
+        masses = [m for m, _ in call.returns]
+        if call.lossy:
+            masses, _ = self.normalised(masses)
+        (result,) = self.join_values(masses, [[v] for _, v in call.returns], (f"{name}()",))
+        return result

@@ -1,0 +1,246 @@
+"""The values of a run: numbers, batches of numbers and arrays, and what turns one into another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from softly.algorithms.engine import dynamo, indexing
+from softly.algorithms.engine.arrays import Array, Categorical, Store, number
+from softly.algorithms.engine.comparators import Comparators, constant
+from softly.algorithms.engine.settings import Settings
+
+
+class Values:
+    """What a run knows of its batch.
+
+    Args:
+        settings: How to relax.
+        batch: The number of examples.
+        static: Let nothing depend on data, as a compiler and function transforms need it.
+        guarded: Expect infinities.
+    """
+
+    def __init__(
+        self, settings: Settings, batch: int, dtype: torch.dtype, device: torch.device, static: bool, guarded: bool
+    ) -> None:
+        self.batch, self.dtype, self.device, self.static, self.guarded = batch, dtype, device, static, guarded
+        self._constants: dict[float, Tensor] = {}
+        self._units: dict[int, tuple[Tensor, Tensor]] = {}
+        self.configure(settings)
+
+    def configure(self, settings: Settings) -> None:
+        self.settings = settings
+        self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
+        self.steepen(settings.steepness)
+
+    def guard(self) -> None:
+        """Expect infinities from now on."""
+        self.guarded = True
+        self.comparators = replace(self.comparators, guarded=True)
+
+    def steepen(self, steepness: float | Tensor) -> None:
+        """Compare with another steepness from now on."""
+        # As a tensor: torch takes longer over numbers.
+        self.steepness = steepness if isinstance(steepness, Tensor) else self.constant(steepness)
+        self.downhill = -self.steepness
+
+    def error(self, kind: type[Exception], message: str) -> Exception:
+        """An exception that names the line of the program."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and "_rt" not in frame.f_locals:
+            frame = frame.f_back
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}: " if frame is not None else ""
+        return kind(f"softly.relax: {where}{message}.")
+
+    def constant(self, value: float) -> Tensor:
+        found = self._constants.get(value)
+        if found is None:
+            found = self._constants[value] = constant(value, self.dtype, self.device)
+        return found
+
+    def cell(self, value: Any) -> Any:
+        """A value as it can stand in a cell: a number or a tensor of one number per example."""
+        if type(value) is Tensor:
+            return value
+        value = number(value)
+        if isinstance(value, Array):
+            if value.shape.numel() != 1:
+                raise self.error(ValueError, f"an array of shape {tuple(value.shape)} doesn't fit into one cell")
+            return value.cells()[0]
+        if not isinstance(value, (Tensor, bool, int, float)):
+            raise self.error(TypeError, f"a cell of an array can't hold {type(value).__name__}")
+        return value
+
+    def column(self, value: Any) -> Tensor:
+        """A number or a tensor as (batch,)."""
+        if not isinstance(value, Tensor):
+            value = self.constant(value)
+        return value if value.ndim == 1 else value.expand(self.batch)
+
+    def stack(self, cells: Sequence[Any]) -> Tensor:
+        """Cells as a tensor (batch, n)."""
+        if not cells:
+            return torch.zeros(self.batch, 0, dtype=self.dtype, device=self.device)
+        return torch.stack(self.uniform([self.column(c) for c in cells]), 1)
+
+    @staticmethod
+    def uniform(tensors: list[Tensor]) -> list[Tensor]:
+        """The same tensors, of one dtype."""
+        dtype = tensors[0].dtype
+        if all(t.dtype == dtype for t in tensors):
+            return tensors
+        for t in tensors:
+            dtype = torch.promote_types(dtype, t.dtype)
+        return [t.to(dtype) for t in tensors]
+
+    def array(self, value: Any) -> Array:
+        """Anything with entries as an array."""
+        if isinstance(value, Array):
+            return value
+        if isinstance(value, Tensor):
+            return Array.of(self, value.expand(self.batch, *value.shape))
+        entries = [self.array(v) if isinstance(v, (list, tuple)) else v for v in value]
+        if entries and isinstance(entries[0], Array):
+            cells = [c for entry in entries for c in entry.cells()]
+            return Array(Store(self, (len(entries), *entries[0].shape), None, cells))
+        return Array(Store(self, (len(entries),), None, [self.cell(v) for v in entries]))
+
+    def cells_like(self, value: Any, shape: tuple[int, ...]) -> list[Any]:
+        """The cells of ``value``, broadcast to ``shape``."""
+        value = number(value)
+        if isinstance(value, (bool, int, float, Tensor)):
+            return [value] * int(torch.Size(shape).numel())
+        array = self.array(value)
+        if tuple(array.shape) == tuple(shape):
+            return array.cells()
+        return Array.of(self, array.tensor().expand(self.batch, *shape)).cells()
+
+    def wrap(self, value: Any) -> Any:
+        """A batched tensor as a value of the program."""
+        if isinstance(value, Tensor) and value.ndim > 1:
+            return Array.of(self, value)
+        return value
+
+    def outer(self, value: Any) -> Any:
+        """A value from outside of the program, which has no batch."""
+        if type(value) not in (Tensor, torch.nn.Parameter):
+            return value
+        if self.static:
+            value = dynamo.known(value)
+        return self.array(value) if value.ndim else value
+
+    def dense(self, value: Any, ndim: int = 0) -> Any:
+        """Arrays and categorical positions as batched tensors, with ones after the batch up to ``ndim`` dimensions."""
+        value = number(value)
+        tensor = value.tensor() if isinstance(value, Array) else value
+        if isinstance(tensor, Tensor) and tensor.ndim and tensor.ndim < ndim + 1:
+            tensor = tensor.reshape(tensor.shape[0], *[1] * (ndim + 1 - tensor.ndim), *tensor.shape[1:])
+        return tensor
+
+    def elementwise(self, function: Callable[..., Any], *values: Any) -> Any:
+        """A function of corresponding entries."""
+        values = tuple(self.array(v) if isinstance(v, (list, tuple)) else v for v in values)
+        ndim = max(v.ndim if isinstance(v, Array) else 0 for v in values)
+        return self.wrap(function(*(self.dense(v, ndim) for v in values)))
+
+    def apply(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A torch function, on each example."""
+        leaves, structure = _pytree.tree_flatten((args, kwargs))
+        leaves = [self.dense(leaf) for leaf in leaves]
+        batched = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.ndim > 0]
+        if not batched:
+            return self.outer(function(*args, **kwargs))
+
+        def example(*tensors: Tensor) -> Any:
+            filled = list(leaves)
+            for i, tensor in zip(batched, tensors, strict=True):
+                filled[i] = tensor
+            positional, named = _pytree.tree_unflatten(filled, structure)
+            return function(*positional, **named)
+
+        result = torch.vmap(example, randomness="different")(*(leaves[i] for i in batched))
+        return _pytree.tree_map(self.wrap, result)
+
+    def same_category(self, p: Tensor, q: Tensor, similarity: str) -> Tensor:
+        """`softly.categorical_equal` along the last dimension; what is compared often is normalised once."""
+        if self.settings.hard:
+            return (p.argmax(-1) == q.argmax(-1)).to(self.dtype)
+        if similarity == "cosine":
+            p, q = self._unit(p), self._unit(q)
+        return torch.linalg.vecdot(p, q)
+
+    def _unit(self, x: Tensor) -> Tensor:
+        if id(x) not in self._units:
+            self._units[id(x)] = (x, torch.nn.functional.normalize(x, dim=-1, eps=1e-8))
+        return self._units[id(x)][1]
+
+    def complement(self, p: Tensor) -> Tensor:
+        return torch.sub(self.constant(1.0), p)
+
+    def frozen(self, value: Any) -> Any:
+        """A copy that later writes don't reach."""
+        if isinstance(value, Array):
+            return value.copy()
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.frozen(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self.frozen(v) for k, v in value.items()}
+        return value
+
+    # Positions ---------------------------------------------------------------------------------------------------
+
+    def weights(self, position: Any, n: int) -> Tensor:
+        """The weights (batch, n) of a relaxed position."""
+        if isinstance(position, Categorical):
+            found = position.weights.shape[1]
+            if found > n:
+                raise self.error(IndexError, f"a position among {found} can't index an array of {n}")
+            return torch.nn.functional.pad(position.weights, (0, n - found)) if found < n else position.weights
+        position = self.column(position)
+        if self.settings.hard:
+            return indexing.nearest_weights(position, n, self.dtype)
+        return indexing.filter_weights(
+            position,
+            n,
+            distribution=self.settings.distribution,
+            steepness=self.steepness,
+            exact_gradient=self.settings.exact_gradient,
+        )
+
+    def _full_weights(self, shape: torch.Size, weights: list[tuple[int, Any]]) -> Iterator[tuple[int, Tensor]]:
+        for axis, position in weights:
+            w = self.weights(position, shape[axis + 1])
+            yield axis + 1, w.reshape(w.shape[0], *[1] * axis, w.shape[1], *[1] * (len(shape) - axis - 2))
+
+    def contract(self, tensor: Tensor, weights: list[tuple[int, Any]]) -> Tensor:
+        """Read a tensor (batch, ...) at relaxed positions of some of its axes."""
+        for axis, w in self._full_weights(tensor.shape, weights):
+            used = torch.where(w == 0, 0.0, tensor) if self.guarded or self.settings.hard else tensor
+            tensor = (used * w).sum(axis, keepdim=True)
+        for axis, _ in reversed(weights):
+            tensor = tensor.squeeze(axis + 1)
+        return tensor
+
+    def spread(self, tensor: Tensor, weights: list[tuple[int, Any]], value: Any) -> Tensor:
+        """Write ``value`` to a tensor (batch, ...) at relaxed positions of some of its axes."""
+        total: Tensor | None = None
+        for _, w in self._full_weights(tensor.shape, weights):
+            total = w if total is None else total * w
+        assert total is not None
+        if isinstance(value, (list, tuple)):
+            value = self.array(value)
+        value = self.dense(value)
+        if isinstance(value, Tensor) and value.ndim:
+            rest = iter(value.shape[1:])
+            read = {axis for axis, _ in weights}
+            kept = [1 if axis in read else next(rest, 1) for axis in range(tensor.ndim - 1)]
+            value = value.reshape(value.shape[0], *kept)
+        return self.comparators.mix(total.expand_as(tensor), value, tensor)

@@ -1,0 +1,1 @@
+"""The constructor language of chapter 2: programs as nested modules."""

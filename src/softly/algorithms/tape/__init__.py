@@ -1,0 +1,1 @@
+"""Straight-line programs, recorded once and run as one kernel."""

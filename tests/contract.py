@@ -299,6 +299,24 @@ CORE = [
             ("min", lambda x: x.amin(-1)),
         ]
     ),
+    Row("where", softly.where, lambda p, a, b: torch.where(p.bool(), a, b), shapes=((3,), (3,), (3,)), unit=True),
+    *(
+        Row(
+            name,
+            function,
+            limit,
+            {"steepness": 1e9},
+            hyper={"distribution": "cauchy", "steepness": 3.0},
+            other={"distribution": "logistic", "steepness": 5.0},
+        )
+        for name, function, limit in [
+            ("abs", softly.abs, torch.abs),
+            ("relu", softly.relu, torch.relu),
+            ("clamp", lambda x, **hyper: softly.clamp(x, -0.5, 1.0, **hyper), lambda x: x.clamp(-0.5, 1.0)),
+            ("sign", softly.sign, torch.sign),
+            ("round", softly.round, torch.round),
+        ]
+    ),
 ]
 
 
@@ -385,6 +403,27 @@ def _fastsort_row(method: str, regularization: str) -> Row:
         native_input=lambda x: torch.stack((x, x.flip(-1).exp()), -2),
     )
 
+
+QUANTILES = [
+    Row(
+        "median",
+        softly.median,
+        lambda x: x.quantile(0.5, -1),
+        {"steepness": 1e8},
+        hyper={"sorter": "odd_even", "distribution": "cauchy", "steepness": 3.0},
+        other={"sorter": "bitonic", "distribution": "logistic", "steepness": 5.0},
+        takes_dim=True,
+    ),
+    Row(
+        "quantile",
+        lambda x, *, q, **hyper: softly.quantile(x, q, **hyper),
+        lambda x: x.quantile(0.3, -1),
+        {"steepness": 1e8},
+        hyper={"q": 0.3, "sorter": "odd_even", "distribution": "cauchy", "steepness": 3.0},
+        other={"q": 0.4, "sorter": "bitonic", "distribution": "logistic", "steepness": 5.0},
+        takes_dim=True,
+    ),
+]
 
 FASTSORT = [_fastsort_row(method, name) for method in ("sort", "rank") for name in ("l2", "kl")]
 
@@ -678,4 +717,4 @@ def _on_shortest_path(x: Tensor) -> Tensor:
     return (there + back - (x.abs() + 0.1) - there[..., -1:, -1:]).abs() < 1e-9
 
 
-ROWS = [*CORE, *SORTING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]
+ROWS = [*CORE, *SORTING, *QUANTILES, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
-CORE = {"distributions", "tnorms", "minmax"}
+CORE = {"distributions", "tnorms", "minmax", "elementary"}
 AREAS_USED = {"selection": {"sorting"}, "optimization": {"estimators"}}
 
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -147,9 +148,140 @@ def test_steepness_can_be_learned():
     assert torch.autograd.gradcheck(lambda s: softly.max(a, steepness=s), steepness)
 
 
-@pytest.mark.parametrize(
-    "function", [softly.minimum, softly.maximum, softly.swap, softly.less, softly.greater, softly.equal]
-)
+PAIRS = [softly.minimum, softly.maximum, softly.less, softly.greater, softly.equal]
+
+
+@pytest.mark.parametrize("function", PAIRS)
+def test_numbers_take_the_dtype_of_the_tensor(function):
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        x = torch.tensor([-1.0, 0.5, 2.0], dtype=dtype)
+        for number in (0, 0.5, math.inf):
+            expected = function(x, torch.full_like(x, number))
+            assert torch.equal(function(x, number), expected)
+            assert torch.equal(function(number, x), function(torch.full_like(x, number), x))
+            assert function(number, x).dtype == function(x, number).dtype == dtype
+
+
+@pytest.mark.parametrize("function", [*PAIRS, softly.where, softly.clamp])
+def test_promotion_does_not_depend_on_the_order(function):
+    """float32, float64 and a number, in any order: float64, and the number has all of its digits."""
+    single, double = torch.tensor([0.1, 0.2]), torch.tensor([0.1, 0.7], dtype=torch.float64)
+    values = (single, double, 0.1) if function in (softly.where, softly.clamp) else (single, double)
+    exact = (
+        {
+            id(v): torch.full((2,), v, dtype=torch.float64) if v is values[-1] and v == 0.1 else v.double()
+            for v in values
+        }
+        if len(values) == 3
+        else {id(v): v.double() for v in values}
+    )
+    for order in itertools.permutations(values):
+        result = function(*order)
+        assert result.dtype == torch.float64
+        assert torch.equal(result, function(*(exact[id(v)] for v in order)))
+    scalar = torch.tensor(0.5, dtype=torch.float64)  # which, without dimensions, doesn't decide
+    for order in itertools.permutations((single, scalar, 0.1)[: len(values)]):
+        assert function(*order).dtype == torch.float32
+
+
+def test_half_precision_and_large_numbers_beside_infinity():
+    half = torch.float16
+    assert softly.argmax(torch.tensor([100.0, math.inf], dtype=half)).tolist() == [0, 1]
+    assert softly.argmax(torch.tensor([7000.0, 1.0], dtype=half)).tolist() == [1, 0]
+    assert softly.max(torch.tensor([7000.0, 1.0], dtype=half)) == 7000
+    assert softly.argmax(torch.tensor([1e20, math.inf])).tolist() == [0, 1]
+    assert softly.argmax(torch.tensor([3e38, -3e38])).tolist() == [1, 0]
+    assert softly.argmin(torch.tensor([-1e20, -math.inf])).tolist() == [0, 1]
+    for dtype, number in ((half, 100.0), (torch.float32, 1e20), (torch.float64, 1e200)):
+        x, inf = torch.tensor(number, dtype=dtype), torch.tensor(math.inf, dtype=dtype)
+        assert softly.minimum(x, inf, distribution="logistic") == x
+        assert softly.maximum(x, inf) == inf
+        assert softly.less(x, inf) == 1
+        assert softly.greater(x, inf) == pytest.approx(0, abs=1e-6)
+        assert softly.equal(x, inf) == pytest.approx(0, abs=1e-6)
+        assert softly.equal(inf, inf) == 1
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
+def test_several_dimensions(name):
+    function, x = getattr(softly, name), torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    for dim in ((1,), (1, 3), (-1, 1), (3, 0, 2), (0, 1, 2, 3)):
+        reduced = sorted(d % 4 for d in dim)
+        others = [d for d in range(4) if d not in reduced]
+        flat = x.permute(*others, *reduced).flatten(len(others))
+        expected = function(flat)
+        if name.startswith("arg"):
+            shape = [x.shape[d] for d in (*others, *reduced)]
+            back = torch.tensor([*others, *reduced]).argsort().tolist()
+            torch.testing.assert_close(function(x, dim=dim), expected.reshape(shape).permute(back))
+        else:
+            torch.testing.assert_close(function(x, dim=dim), expected)
+            kept = function(x, dim=dim, keepdim=True)
+            assert kept.shape == x.amax(dim, keepdim=True).shape
+            torch.testing.assert_close(kept.reshape(expected.shape), expected)
+    with pytest.raises(ValueError, match=r"dim must name one dimension or several different ones, got \(1, -3\)"):
+        function(x, dim=(1, -3))
+    with pytest.raises(ValueError, match=r"dim must be in \[-4, 3\], got \(0, 4\)"):
+        function(x, dim=(0, 4))
+
+
+A, B = torch.randn(2, 2, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64).unbind()
+TIES = torch.tensor([[0.3, 1.0, 1.0], [0.2, 0.2, 0.2]], dtype=torch.float64)
+STRAIGHT = {
+    "minimum": (lambda a, **o: softly.minimum(a, B, **o), lambda a: torch.minimum(a, B)),
+    "maximum": (lambda a, **o: softly.maximum(a, B, **o), lambda a: torch.maximum(a, B)),
+    "swap.low": (lambda a, **o: softly.swap(a, B, **o).low, lambda a: torch.minimum(a, B)),
+    "swap.high": (lambda a, **o: softly.swap(a, B, **o).high, lambda a: torch.maximum(a, B)),
+    "swap.keep": (lambda a, **o: softly.swap(a, B, **o).keep, lambda a: a < B),
+    "less": (lambda a, **o: softly.less(a, B, **o), lambda a: a < B),
+    "greater": (lambda a, **o: softly.greater(a, B, **o), lambda a: a > B),
+    "equal": (lambda a, **o: softly.equal(a, B, **o), lambda a: a == B),
+    "argmax": (softly.argmax, lambda a: torch.nn.functional.one_hot(a.argmax(-1), 7)),
+    "argmin": (softly.argmin, lambda a: torch.nn.functional.one_hot(a.argmin(-1), 7)),
+    "max": (softly.max, lambda a: a.amax(-1)),
+    "min": (softly.min, lambda a: a.amin(-1)),
+    "where": (
+        lambda a, straight_through=False: softly.where(a.sigmoid(), A, B, straight_through=straight_through),
+        lambda a: torch.where(a > 0, A, B),
+    ),
+    "abs": (softly.abs, torch.abs),
+    "relu": (softly.relu, torch.relu),
+    "clamp": (lambda a, **o: softly.clamp(a, -0.5, B.abs(), **o), lambda a: a.clamp(torch.tensor(-0.5), B.abs())),
+    "sign": (softly.sign, torch.sign),
+    "round": (softly.round, torch.round),
+    "median": (softly.median, lambda a: a.quantile(0.5, -1)),
+    "quantile": (lambda a, **o: softly.quantile(a, 0.3, **o), lambda a: a.quantile(0.3, -1)),
+}
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_straight_through(name):
+    function, hard = STRAIGHT[name]
+    torch.testing.assert_close(function(A, straight_through=True), hard(A).double(), atol=1e-14, rtol=0)
+    for derivative in (torch.func.jacrev, torch.func.jacfwd, lambda f: torch.func.jacrev(torch.func.jacrev(f))):
+        actual = derivative(lambda a: function(a, straight_through=True))(A)
+        torch.testing.assert_close(actual, derivative(function)(A))
+    single = function(A.float(), straight_through=True)
+    assert single.dtype == (
+        torch.float32
+        if name in ("argmax", "argmin", "max", "min", "abs", "relu", "sign", "round", "median", "quantile")
+        else torch.float64
+    )
+
+
+def test_straight_through_at_ties_and_infinities():
+    """The limit of the relaxation: ties are shared."""
+    assert softly.argmax(TIES, straight_through=True).tolist() == [[0, 0.5, 0.5], [1 / 3] * 3]
+    assert softly.less(TIES, TIES, straight_through=True).eq(0.5).all()
+    assert softly.where(torch.tensor(0.5), 1.0, 3.0, straight_through=True) == 2
+    x = torch.tensor([1.0, math.inf, -math.inf], requires_grad=True)
+    for function in (softly.maximum, softly.minimum):
+        value = function(x, 0.0, straight_through=True)
+        assert torch.equal(value, getattr(torch, function.__name__)(x, torch.zeros(3)))
+        assert torch.autograd.grad(value.sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("function", [*PAIRS, softly.swap])
 def test_bad_input(function):
     x, name = torch.zeros(2), f"softly.{function.__name__}"
     with pytest.raises(ValueError, match=f"{name}: distribution must be symmetric.*'levy'"):
@@ -160,8 +292,12 @@ def test_bad_input(function):
         function(x, x, steepness=math.inf)
     with pytest.raises(TypeError, match=f"{name}: b must be a floating-point tensor, got torch.int64"):
         function(x, torch.arange(2))
-    with pytest.raises(TypeError, match=f"{name}: a must be a tensor, got float"):
-        function(1.0, x)
+    with pytest.raises(TypeError, match=f"{name}: a must be a tensor, got list"):
+        function([1.0], x)
+    with pytest.raises(TypeError, match=f"{name}: a must be a tensor, got bool"):
+        function(True, x)
+    with pytest.raises(TypeError, match=f"{name}: at least one of a, b must be a tensor, got numbers only"):
+        function(1.0, 2)
 
 
 @pytest.mark.parametrize("function", [softly.argmax, softly.argmin, softly.max, softly.min])

@@ -183,6 +183,21 @@ def test_shapes():
     assert t.tnorm(torch.rand(4, 1), torch.rand(3)).shape == (4, 3)
 
 
+@samples
+def test_several_dimensions(t):
+    x = torch.rand(2, 3, 4, dtype=torch.float64)
+    for reduce in (t.all, t.any):
+        for dim in (1, (1,), (0, 2), (-1, 1), (0, 1, 2)):
+            reduced = sorted(d % 3 for d in (dim if isinstance(dim, tuple) else (dim,)))
+            others = [d for d in range(3) if d not in reduced]
+            expected = reduce(x.permute(*others, *reduced).flatten(len(others)))
+            torch.testing.assert_close(reduce(x, dim), expected)
+            kept = reduce(x, dim, keepdim=True)
+            assert kept.shape == x.amax(dim, keepdim=True).shape
+            torch.testing.assert_close(kept.reshape(expected.shape), expected)
+    assert t.all(torch.ones(2, 0, 3), (1, 2), keepdim=True).tolist() == [[[1.0]], [[1.0]]]
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match=r"softly.tnorms.Frank: p must be in \(0, inf\), got -1"):
         tnorms.get("frank", p=-1)
@@ -196,4 +211,6 @@ def test_bad_input():
         tnorms.get("minimum").all(torch.ones(2, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"dim must be in \[-1, 0\], got 2"):
         tnorms.get("minimum").all(torch.ones(2), dim=2)
+    with pytest.raises(ValueError, match=r"dim must name one dimension or several different ones, got \(\)"):
+        tnorms.get("minimum").all(torch.ones(2), dim=())
     assert softly.tnorms.get(tnorms.Yager(3.0)).p == 3.0

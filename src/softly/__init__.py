@@ -2,6 +2,7 @@
 
 from softly import algorithms, distributions, logic, native, selection, sorting, tnorms
 from softly.algorithms import relax
+from softly.elementary import abs, clamp, relu, round, sign, where
 from softly.minmax import (
     Swap,
     argmax,
@@ -17,7 +18,19 @@ from softly.minmax import (
     swap,
 )
 from softly.selection import TopKCrossEntropy, TopKNetwork
-from softly.sorting import FastSort, NeuralSort, SinkhornSort, SoftSort, SortingNetwork, permutation, rank, sort, topk
+from softly.sorting import (
+    FastSort,
+    NeuralSort,
+    SinkhornSort,
+    SoftSort,
+    SortingNetwork,
+    median,
+    permutation,
+    quantile,
+    rank,
+    sort,
+    topk,
+)
 
 __version__ = "0.1.0"
 
@@ -27,13 +40,15 @@ __all__ = [
     "SinkhornSort",
     "SoftSort",
     "SortingNetwork",
+    "Swap",
     "TopKCrossEntropy",
     "TopKNetwork",
-    "Swap",
+    "abs",
     "algorithms",
     "argmax",
     "argmin",
     "categorical_equal",
+    "clamp",
     "distributions",
     "equal",
     "greater",
@@ -41,16 +56,22 @@ __all__ = [
     "logic",
     "max",
     "maximum",
+    "median",
     "min",
     "minimum",
     "native",
     "permutation",
+    "quantile",
     "rank",
     "relax",
+    "relu",
+    "round",
     "selection",
+    "sign",
     "sort",
     "sorting",
     "swap",
     "tnorms",
     "topk",
+    "where",
 ]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from softly import _clamped, _inputs, native
+from softly import _clamped, _dims, _inputs, native
+from softly._dims import Dim
 
 __all__ = [
     "AczelAlsina",
@@ -75,23 +76,23 @@ class TNorm:
         """
         return self._binary(a, b, "tconorm", self._or)
 
-    def all(self, x: Tensor, dim: int = -1) -> Tensor:
-        """The T-norm of all entries along ``dim``; 1 for none.
+    def all(self, x: Tensor, dim: Dim = -1, *, keepdim: bool = False) -> Tensor:
+        """The T-norm of all entries along ``dim``, one or a tuple of them; 1 for none.
 
         Example:
             >>> softly.tnorms.get("probabilistic").all(torch.tensor([[0.5, 0.5, 0.5], [1.0, 1.0, 0.0]]))
             tensor([0.1250, 0.0000])
         """
-        return self._reduce(x, dim, "all", self._all, 1.0)
+        return self._reduce(x, dim, keepdim, "all", self._all, 1.0)
 
-    def any(self, x: Tensor, dim: int = -1) -> Tensor:
-        """The T-conorm of all entries along ``dim``; 0 for none.
+    def any(self, x: Tensor, dim: Dim = -1, *, keepdim: bool = False) -> Tensor:
+        """The T-conorm of all entries along ``dim``, one or a tuple of them; 0 for none.
 
         Example:
             >>> softly.tnorms.get("minimum").any(torch.tensor([[0.5, 0.25], [0.0, 1.0]]), dim=0)
             tensor([0.5000, 1.0000])
         """
-        return self._reduce(x, dim, "any", self._any, 0.0)
+        return self._reduce(x, dim, keepdim, "any", self._any, 0.0)
 
     @staticmethod
     def _binary(a: Tensor, b: Tensor, name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -100,15 +101,20 @@ class TNorm:
         return _inputs.at_least_single(function, a, b)
 
     @staticmethod
-    def _reduce(x: Tensor, dim: int, name: str, function: Callable[[Tensor, int], Tensor], neutral: float) -> Tensor:
-        _inputs.floating(x, f"softly.tnorms.{name}", "x")
+    def _reduce(
+        x: Tensor, dim: Dim, keepdim: bool, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
+    ) -> Tensor:
+        name = f"softly.tnorms.{name}"
+        _inputs.floating(x, name, "x")
         if x.ndim == 0:
             return x
-        if not -x.ndim <= dim < x.ndim:
-            raise ValueError(f"softly.tnorms.{name}: dim must be in [{-x.ndim}, {x.ndim - 1}], got {dim}.")
-        if x.shape[dim] == 0:
-            return x.sum(dim) + neutral
-        return _inputs.at_least_single(lambda y: function(y, dim), x)
+        dims = _dims.checked(dim, x.ndim, name)
+        y, along = (x, dims[0]) if len(dims) == 1 else (_dims.merged(x, dims), -1)
+        if y.shape[along] == 0:
+            result = y.sum(along) + neutral
+        else:
+            result = _inputs.at_least_single(lambda z: function(z, along), y)
+        return _dims.kept(result, dims) if keepdim else result
 
 
 @dataclass(frozen=True)

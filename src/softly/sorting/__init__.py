@@ -7,6 +7,7 @@ from softly.sorting.functional import permutation, rank, sort, topk
 from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
+from softly.sorting.quantiles import median, quantile
 from softly.sorting.sinkhorn import SinkhornSort
 from softly.sorting.softsort import SoftSort
 from softly.sorting.sorter import Sorter
@@ -19,10 +20,12 @@ __all__ = [
     "SoftSort",
     "Sorter",
     "SortingNetwork",
+    "median",
     "metrics",
     "ndcg_loss",
     "networks",
     "permutation",
+    "quantile",
     "rank",
     "ranking_loss",
     "sort",

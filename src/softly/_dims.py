@@ -1,0 +1,41 @@
+"""Dimensions that are reduced: one, or a tuple of them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+Dim = int | tuple[int, ...]
+
+
+def checked(dim: Dim, ndim: int, function: str) -> tuple[int, ...]:
+    """The dimensions, counted from 0 and in ascending order."""
+    dims = dim if isinstance(dim, tuple) else (dim,)
+    for d in dims:
+        if not -ndim <= d < ndim:
+            raise ValueError(f"{function}: dim must be in [{-ndim}, {ndim - 1}], got {dim}.")
+    found = tuple(sorted({d % ndim for d in dims}))
+    if len(found) != len(dims) or not dims:
+        raise ValueError(f"{function}: dim must name one dimension or several different ones, got {dim}.")
+    return found
+
+
+def merged(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """``x`` with ``dims`` as its last dimension."""
+    if len(dims) == 1:
+        return x.movedim(dims[0], -1)
+    moved = x.movedim(dims, tuple(range(-len(dims), 0)))
+    return moved.flatten(-len(dims))
+
+
+def split(x: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    """The inverse of `merged`, for a tensor that had ``shape``."""
+    if len(dims) == 1:
+        return x.movedim(-1, dims[0])
+    return x.unflatten(-1, [shape[d] for d in dims]).movedim(tuple(range(-len(dims), 0)), dims)
+
+
+def kept(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """``x`` with the dimensions that were reduced, at length 1."""
+    for d in dims:
+        x = x.unsqueeze(d)
+    return x

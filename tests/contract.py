@@ -190,9 +190,9 @@ def check_native(row: Row, monkeypatch: Any) -> None:
         for batch in ((), (1,), (3,), (2, 9)):
             results = []
             tensors = [t.requires_grad_() for t in row.inputs(*batch, dtype=dtype)]
-            for module in (native._module, None):
+            for module in (native.library.module, None):
                 with monkeypatch.context() as patch:
-                    patch.setattr(native, "_module", module)
+                    patch.setattr(native.library, "module", module)
                     value = row(*tensors)
                     weights = torch.linspace(-1, 1, value.numel(), dtype=dtype).view_as(value)
                     # The sine gives a second derivative to an operator that is linear.

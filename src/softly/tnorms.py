@@ -161,10 +161,10 @@ def _hamacher_backward(grad: Tensor, x: Tensor, p: float, dual: bool) -> Tensor:
     return grad_x
 
 
-_hamacher = native.operator(
+_hamacher = native.Operator(
     "hamacher",
     forward=_hamacher_forward,
-    forward_shape=lambda x, p, dual: x.new_empty(x.shape[:-1]),
+    shape=lambda x, p, dual: x.new_empty(x.shape[:-1]),
     backward=_hamacher_backward,
     reference=_hamacher_reference,
 )

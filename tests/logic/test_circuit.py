@@ -58,7 +58,7 @@ def engine(request, monkeypatch):
     def make(netlist, k, comparisons=None):
         with monkeypatch.context() as patch:
             if not request.param:
-                patch.setattr(softly.native, "_module", None)
+                patch.setattr(softly.native.library, "module", None)
             return Engine(netlist, k, comparisons)
 
     return make

@@ -21,7 +21,7 @@ def both(make, monkeypatch):
     """What ``make()`` gives with the kernels, and without."""
     results = [make()]
     with monkeypatch.context() as patch:
-        patch.setattr(native, "_module", None)
+        patch.setattr(native.library, "module", None)
         results.append(make())
     return results
 

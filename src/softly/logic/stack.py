@@ -114,10 +114,10 @@ def _check(status: int) -> None:
         raise MemoryError("softly.logic: not enough memory for the activations of a few examples.")
 
 
-_native_stack = native.operator(
+_native_stack = native.Operator(
     "logic_stack",
     forward=_forward,
-    forward_shape=_shape,
+    shape=_shape,
     backward=_backward,
     reference=reference,
     tensors=2,
@@ -178,10 +178,10 @@ def _parts(rows: Tensor, weights: list[Tensor]) -> Iterator[int]:
 
 
 # Coefficients of the mixtures of all sixteen gates: (n, 16) weights of several layers to (sum of n, 4).
-softmax_coefficients = native.operator(
+softmax_coefficients = native.Operator(
     "gate_coefficients",
     forward=_softmax_forward,
-    forward_shape=_softmax_shape,
+    shape=_softmax_shape,
     backward=_softmax_backward,
     reference=_softmax_reference,
     tensors=None,

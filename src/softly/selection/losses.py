@@ -185,10 +185,11 @@ def _few_largest_forward(x: Tensor, m: int) -> Tensor:
     return indices
 
 
-_few_largest = native.constant(
+_few_largest = native.Operator(
     "largest",
     forward=_few_largest_forward,
-    forward_shape=lambda x, m: x.new_empty(*x.shape[:-1], m, dtype=torch.int64),
+    shape=lambda x, m: x.new_empty(*x.shape[:-1], m, dtype=torch.int64),
+    backward=None,
     reference=lambda x, m: x.topk(m, -1).indices,
 )
 
@@ -212,10 +213,10 @@ def _logsumexp_backward(grad: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return grad_x
 
 
-_logsumexp = native.operator(
+_logsumexp = native.Operator(
     "logsumexp",
     forward=_logsumexp_forward,
-    forward_shape=_logsumexp_shape,
+    shape=_logsumexp_shape,
     backward=_logsumexp_backward,
     reference=lambda x: torch.logsumexp(x, -1, keepdim=True),
 )

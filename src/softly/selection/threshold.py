@@ -104,9 +104,10 @@ def _threshold_forward(x: Tensor, k: float, margin: float, distribution: int, ar
     return out
 
 
-_threshold = native.constant(
+_threshold = native.Operator(
     "threshold",
     forward=_threshold_forward,
-    forward_shape=_threshold_shape,
+    shape=_threshold_shape,
+    backward=None,
     reference=lambda x, k, margin, number, art: _bisect(x, k, margin, decode(number, art)),
 )

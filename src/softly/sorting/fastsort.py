@@ -137,10 +137,10 @@ def _permutahedron_backward(grad: Tensor, pairs: Tensor, kept: Tensor, kl: bool)
     return grad_pairs
 
 
-_permutahedron = native.operator(
+_permutahedron = native.Operator(
     "permutahedron",
     forward=_permutahedron_forward,
-    forward_shape=_permutahedron_shape,
+    shape=_permutahedron_shape,
     backward=_permutahedron_backward,
     reference=_permutahedron_reference,
 )

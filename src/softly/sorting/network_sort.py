@@ -392,24 +392,24 @@ def _rows_backward(
     return out
 
 
-_values = native.operator(
+_values = native.Operator(
     "network_values",
     forward=_values_forward,
-    forward_shape=_values_shape,
+    shape=_values_shape,
     backward=_values_backward,
     reference=lambda x, key, number, art, *constants: _values_reference(x, key, decode(number, art), *constants),
 )
-_matrix = native.operator(
+_matrix = native.Operator(
     "network_matrix",
     forward=_matrix_forward,
-    forward_shape=_matrix_shape,
+    shape=_matrix_shape,
     backward=_matrix_backward,
     reference=lambda x, key, number, art, *constants: _matrix_reference(x, key, decode(number, art), *constants),
 )
-_rows = native.operator(
+_rows = native.Operator(
     "network_rows",
     forward=_rows_forward,
-    forward_shape=_rows_shape,
+    shape=_rows_shape,
     backward=_rows_backward,
     reference=lambda x, key, number, art, *constants: _rows_reference(x, key, decode(number, art), *constants),
 )

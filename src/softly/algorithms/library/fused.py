@@ -100,10 +100,10 @@ def _levenshtein_reference(costs: Tensor, steepness: float | Tensor) -> Tensor:
     return torch.cat(diagonals)[order].unflatten(0, (n + 1, m + 1))
 
 
-_levenshtein = native.operator(
+_levenshtein = native.Operator(
     "levenshtein",
     forward=_levenshtein_forward,
-    forward_shape=lambda costs, steepness: costs.new_empty(costs.shape[0] + 1, costs.shape[1] + 1, costs.shape[2]),
+    shape=lambda costs, steepness: costs.new_empty(costs.shape[0] + 1, costs.shape[1] + 1, costs.shape[2]),
     backward=_levenshtein_backward,
     reference=_levenshtein_reference,
 )
@@ -224,10 +224,10 @@ def _path_reference(costs: Tensor, h: int, w: int, rounds: int, steepness: float
     return torch.stack((1.0 - absent, distance))
 
 
-_shortest_path = native.operator(
+_shortest_path = native.Operator(
     "shortest_path",
     forward=_path_forward,
-    forward_shape=lambda costs, h, w, rounds, steepness: costs.new_empty(2, *costs.shape),
+    shape=lambda costs, h, w, rounds, steepness: costs.new_empty(2, *costs.shape),
     backward=_path_backward,
     reference=_path_reference,
 )

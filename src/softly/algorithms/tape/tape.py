@@ -55,10 +55,10 @@ def _reference(x: Tensor, code: Tensor, constants: Tensor, outputs: Tensor) -> T
     return torch.stack([values[o].expand(x.shape[1]) for o in outputs.tolist()])
 
 
-_run = native.operator(
+_run = native.Operator(
     "tape",
     forward=_forward,
-    forward_shape=lambda x, code, constants, outputs: x.new_empty(outputs.shape[0], x.shape[1]),
+    shape=lambda x, code, constants, outputs: x.new_empty(outputs.shape[0], x.shape[1]),
     backward=_backward,
     reference=_reference,
 )

@@ -39,7 +39,8 @@ def get_sorter(
     if isinstance(sorter, Sorter):
         if steepness is not None or distribution is not None or straight_through:
             raise ValueError(
-                f"{function}: a sorter that is an object has its steepness and distribution already, and straight_through."
+                f"{function}: a sorter that is an object has its steepness and distribution already, "
+                "and so whether it is straight-through."
             )
         return sorter
     options: dict[str, Any] = {} if steepness is None else {"steepness": steepness}

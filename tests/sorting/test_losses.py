@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -212,6 +213,74 @@ def test_metrics():
         metrics.exact_match_k(scores, target)
     with pytest.raises(ValueError, match="must have one shape"):
         metrics.exact_match(scores, target[0])
+
+
+def test_ties_match_only_ties():
+    """Constant scores say nothing, and are right only about what is constant."""
+    target = torch.tensor([[1, 2, 3], [2, 1, 1], [5, 5, 5]])
+    constant = torch.zeros(3, 3)
+    assert metrics.exact_match(constant, target).item() == pytest.approx(1 / 3)
+    assert metrics.elementwise_match(constant, target).item() == pytest.approx(1 / 3)
+    assert metrics.exact_match(torch.zeros(4, 5), torch.rand(4, 5)) == 0
+    assert metrics.exact_match_k(torch.zeros(4, 5), torch.rand(4, 5)) == 0
+    assert metrics.exact_match(torch.tensor([0.3, 0.1, 0.1]), torch.tensor([2, 1, 1])) == 1
+    assert metrics.exact_match(torch.tensor([0.3, 0.1, 0.2]), torch.tensor([2, 1, 1])) == 0
+    assert metrics.elementwise_match(torch.tensor([0.3, 0.1, 0.1]), torch.tensor([3, 2, 1])).item() == pytest.approx(
+        1 / 3
+    )
+    assert metrics.exact_match(torch.tensor([math.nan, 1.0]), torch.tensor([2, 1])) == 0
+    for scores, truth in itertools.product(itertools.product(range(3), repeat=3), repeat=2):
+        same = all(np.sign(scores[i] - scores[j]) == np.sign(truth[i] - truth[j]) for i in range(3) for j in range(3))
+        assert metrics.exact_match(torch.tensor(scores), torch.tensor(truth)) == same
+
+
+def test_kendall_tau_of_what_has_no_order():
+    x = torch.tensor([[0.1, 0.4, 0.2]])
+    assert metrics.kendall_tau(torch.zeros(1, 3), x) == 0
+    assert metrics.kendall_tau(x, torch.zeros(1, 3)) == 0
+    assert metrics.kendall_tau(torch.zeros(2, 1), torch.zeros(2, 1)) == 0
+    assert metrics.kendall_tau(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), torch.tensor([[0, 1], [0, 1]])) == 0.5
+    assert metrics.kendall_tau(torch.tensor([math.nan, 1.0, 2.0]), torch.tensor([1, 2, 3])).isnan()
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 20])
+def test_ndcg_metric_is_that_of_sklearn(k):
+    grades = torch.randint(0, 4, (20, 7))
+    grades[:, 0] = 1
+    for scores in (torch.randn(20, 7), torch.randint(0, 3, (20, 7)).float(), torch.zeros(20, 7)):  # ties too
+        linear = metrics.ndcg(scores, grades, k=k, gain="linear")
+        assert linear.item() == pytest.approx(ndcg_score(grades, scores, k=k), abs=1e-6)
+        exponential = metrics.ndcg(scores, grades, k=k)
+        assert exponential.item() == pytest.approx(ndcg_score(2.0**grades - 1, scores, k=k), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", [metrics.ndcg, metrics.mrr])
+def test_metrics_of_unequal_lists(metric):
+    scores, grades = torch.randint(0, 3, (8, 6)).float(), torch.randint(0, 3, (8, 6))
+    scores[scores == 0] = -math.inf
+    lengths = torch.tensor([6, 2, 4, 1, 3, 6, 5, 0])
+    grades[torch.arange(6) >= lengths[:, None]] = -1
+    alone = [metric(scores[i, :n], grades[i, :n], k=3) for i, n in enumerate(lengths) if grades[i, :n].gt(0).any()]
+    expected = sum(alone) / len(alone)
+    torch.testing.assert_close(metric(scores, grades, k=3, lengths=lengths), expected)
+    order = torch.randperm(6)
+    mask = (torch.arange(6) < lengths[:, None])[:, order]
+    torch.testing.assert_close(metric(scores[:, order], grades[:, order], k=3, mask=mask), expected)
+    assert metric(scores, torch.zeros(8, 6)) == 0
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_mrr_is_the_mean_over_all_orders_of_ties(k):
+    for _ in range(12):
+        scores, grades = torch.randint(0, 3, (5,)).float(), torch.randint(0, 2, (5,))
+        if not grades.any():
+            continue
+        found = []
+        for tiebreak in itertools.permutations(range(5)):
+            order = sorted(range(5), key=lambda i, t=tiebreak: (-scores[i].item(), t[i]))
+            rank = 1 + next(r for r, i in enumerate(order) if grades[i])
+            found.append(1 / rank if rank <= (k or 5) else 0.0)
+        assert metrics.mrr(scores, grades, k=k).item() == pytest.approx(np.mean(found), abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", ["geometric", "linear", "cosine"])

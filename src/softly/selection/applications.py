@@ -10,8 +10,8 @@ from softly.distributions import Distribution
 from softly.minmax import symmetric
 from softly.selection.sorters import get_selector
 from softly.selection.threshold import soft_topk
-from softly.sorting import lists
-from softly.sorting.lists import Reduction
+from softly.sorting import graded
+from softly.sorting.graded import Reduction
 from softly.sorting.sorter import Sorter
 
 __all__ = ["TopKGate", "recall_loss", "soft_knn"]
@@ -102,7 +102,7 @@ def recall_loss(
         number = relevant.sum(-1)
         hits = torch.where(relevant, chosen.topk(s, k).sum(-2), 0.0).sum(-1)
         missed = torch.where(number > 0, 1.0 - hits / number.clamp(min=1, max=k), 0.0)
-        return lists.reduce(missed, number > 0, reduction, name)
+        return graded.reduce(missed, number > 0, reduction, name)
 
     return _inputs.at_least_single(loss, scores)
 

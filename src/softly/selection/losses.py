@@ -10,7 +10,7 @@ from torch import Tensor
 
 from softly import _inputs, native
 from softly.selection.sorters import get_selector
-from softly.sorting.lists import REDUCTIONS
+from softly.sorting.graded import REDUCTIONS
 from softly.sorting.sorter import Sorter
 
 __all__ = ["SmoothTopKLoss", "TopKCrossEntropy"]

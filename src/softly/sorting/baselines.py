@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
-from softly.sorting import lists
-from softly.sorting.lists import Reduction
+from softly.sorting import graded
+from softly.sorting.graded import Reduction
 
 __all__ = ["approx_ndcg_loss", "lambda_loss", "listmle_loss", "listnet_loss", "ranknet_loss"]
 
@@ -43,7 +43,7 @@ def ranknet_loss(
     """
     name = "softly.sorting.ranknet_loss"
     rate = _inputs.steepness(steepness, name)
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     better = _better(grades, valid)
     pairs = better.sum((-2, -1))
 
@@ -95,14 +95,14 @@ def lambda_loss(
         raise ValueError(f"{name}: weighting must be one of ndcg2++, ndcg2, lambdarank, got {weighting!r}.")
     if not mu >= 0:
         raise ValueError(f"{name}: mu must not be negative, got {mu}.")
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     better, n = _better(grades, valid), scores.shape[-1]
 
     def loss(s: Tensor) -> Tensor:
         gains, ideal = _gains(grades, valid, gain, s, name)
         order = torch.argsort(torch.where(valid, s.detach(), -torch.inf), dim=-1, descending=True, stable=True)
         place = order.argsort(-1)
-        discounts = lists.discounts(n + 1, s)
+        discounts = graded.discounts(n + 1, s)
         at = discounts[place]
         swapped = (at.unsqueeze(-1) - at.unsqueeze(-2)).abs()
         apart = (place.unsqueeze(-1) - place.unsqueeze(-2)).abs().clamp(min=1)
@@ -139,7 +139,7 @@ def listnet_loss(
         tensor(0.8917)
     """
     name = "softly.sorting.listnet_loss"
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
 
     def loss(s: Tensor) -> Tensor:
         lowest = -_inputs.large(s)
@@ -177,7 +177,7 @@ def listmle_loss(
         tensor(1.0979)
     """
     name = "softly.sorting.listmle_loss"
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     behind = (grades.unsqueeze(-1) >= grades.unsqueeze(-2)) & valid.unsqueeze(-2) & valid.unsqueeze(-1)
 
     def loss(s: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def approx_ndcg_loss(
     """
     name = "softly.sorting.approx_ndcg_loss"
     rate = _inputs.steepness(steepness, name)
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device) & valid.unsqueeze(-2)
 
     def loss(s: Tensor) -> Tensor:
@@ -234,7 +234,7 @@ def _of_lists(
 ) -> Tensor:
     """The losses of lists, reduced, with what is padding kept out and infinite scores held."""
     return _inputs.at_least_single(
-        lambda s: lists.reduce(loss(torch.where(valid, _inputs.finite(s), 0.0)), counts, reduction, name), scores
+        lambda s: graded.reduce(loss(torch.where(valid, _inputs.finite(s), 0.0)), counts, reduction, name), scores
     )
 
 
@@ -254,6 +254,6 @@ def _relevant(grades: Tensor, valid: Tensor) -> Tensor:
 
 def _gains(grades: Tensor, valid: Tensor, gain: str, like: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """The gains of the entries, and what they add up to at best, (..., 1), 1 without any."""
-    gains = lists.gains(grades, valid, gain, like.dtype, name)
-    ideal = gains.sort(-1, descending=True).values @ lists.discounts(gains.shape[-1], like)
+    gains = graded.gains(grades, valid, gain, like.dtype, name)
+    ideal = gains.sort(-1, descending=True).values @ graded.discounts(gains.shape[-1], like)
     return gains, torch.where(ideal > 0, ideal, 1.0).unsqueeze(-1)

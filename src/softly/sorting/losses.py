@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from softly import _inputs, native
-from softly.sorting import lists
+from softly.sorting import graded
 from softly.sorting.functional import get_sorter
-from softly.sorting.lists import Reduction
+from softly.sorting.graded import Reduction
 from softly.sorting.sorter import Sorter
 
 __all__ = ["ndcg_loss", "ranking_loss", "spearman_loss"]
@@ -102,7 +102,7 @@ def _ranking_loss(P: Tensor, target_ranks: Tensor, kind: str, log: bool, reducti
     if kind == "cross_entropy":
         surprise = -_log(P.gather(-2, rows).squeeze(-2), log)
         losses = torch.where(counted, surprise, 0.0).sum(-1) / length.clamp(min=1)
-        return lists.reduce(losses, length, reduction, name)
+        return graded.reduce(losses, length, reduction, name)
     places = torch.arange(P.shape[-1], device=P.device)
     true = counted.unsqueeze(-2) & (places.unsqueeze(-1) == rows)
     inside = counted.unsqueeze(-2) & (places < length.unsqueeze(-1)).unsqueeze(-1)
@@ -110,7 +110,7 @@ def _ranking_loss(P: Tensor, target_ranks: Tensor, kind: str, log: bool, reducti
     hit = _log(torch.where(true, P, 0.0 if log else 1.0), log)
     surprise = -torch.where(true, hit, _log_other(P, log, inside & ~true))
     losses = torch.where(inside, surprise, 0.0).sum((-2, -1)) / length.square().clamp(min=1)
-    return lists.reduce(losses, length.square(), reduction, name)
+    return graded.reduce(losses, length.square(), reduction, name)
 
 
 def _log(P: Tensor, log: bool) -> Tensor:
@@ -162,7 +162,7 @@ def spearman_loss(ranks: Tensor, target_ranks: Tensor, *, reduction: Reduction =
         n = counted.sum(-1).to(r.dtype)
         squares = torch.where(counted, r - target_ranks, 0.0).square().sum(-1)
         losses = 6.0 * squares / (n * (n * n - 1.0)).clamp(min=1.0)
-        return lists.reduce(losses, torch.ones_like(losses), reduction, name)
+        return graded.reduce(losses, torch.ones_like(losses), reduction, name)
 
     return _inputs.at_least_single(loss, ranks)
 
@@ -202,15 +202,15 @@ def ndcg_loss(
         tensor(6.8188e-05)
     """
     name = "softly.sorting.ndcg_loss"
-    valid = lists.graded(scores, grades, lengths, mask, name)
-    gains = lists.gains(grades, valid, gain, scores.dtype, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
+    gains = graded.gains(grades, valid, gain, scores.dtype, name)
     chosen = get_sorter(sorter, None, None, name)
     n = scores.shape[-1]
     k = n if k is None else min(operator.index(k), n)
     rows = chosen.topk(scores, k, lengths=lengths, mask=mask)
-    discounts = lists.discounts(k, scores)
+    discounts = graded.discounts(k, scores)
     dcg = (rows @ gains.unsqueeze(-1)).squeeze(-1) @ discounts
     ideal = torch.topk(gains, k, -1).values @ discounts
     relevant = ideal > 0
     losses = torch.where(relevant, 1.0 - dcg / torch.where(relevant, ideal, 1.0), 0.0)
-    return lists.reduce(losses, relevant, reduction, name)
+    return graded.reduce(losses, relevant, reduction, name)

@@ -7,7 +7,7 @@ import operator
 import torch
 from torch import Tensor
 
-from softly.sorting import lists
+from softly.sorting import graded
 
 __all__ = ["elementwise_match", "exact_match", "exact_match_k", "kendall_tau", "mrr", "ndcg"]
 
@@ -143,11 +143,11 @@ def ndcg(
         tensor(0.9639)
     """
     name = "softly.sorting.metrics.ndcg"
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     scores, n = scores.detach().double(), scores.shape[-1]
-    gains = lists.gains(grades, valid, gain, torch.float64, name)
+    gains = graded.gains(grades, valid, gain, torch.float64, name)
     k = n if k is None else operator.index(k)
-    discounts = lists.discounts(n, scores) * (torch.arange(n, device=scores.device) < k)
+    discounts = graded.discounts(n, scores) * (torch.arange(n, device=scores.device) < k)
     ahead, level = _from_the_top(scores, valid)
     # Up to a rank, the discounts add up to this; on a par, an entry has the mean of theirs.
     sums = torch.nn.functional.pad(discounts.cumsum(0), (1, 0))
@@ -155,7 +155,7 @@ def ndcg(
     ideal = gains.sort(-1, descending=True).values @ discounts
     relevant = ideal > 0
     found = torch.where(relevant, (gains * shared).sum(-1) / torch.where(relevant, ideal, 1.0), 0.0)
-    return lists.reduce(found, relevant, "mean", name).float()
+    return graded.reduce(found, relevant, "mean", name).float()
 
 
 def mrr(
@@ -186,7 +186,7 @@ def mrr(
         tensor(0.7500)
     """
     name = "softly.sorting.metrics.mrr"
-    valid = lists.graded(scores, grades, lengths, mask, name)
+    valid = graded.checked(scores, grades, lengths, mask, name)
     relevant = (grades > 0) & valid
     ahead, _ = _from_the_top(scores.detach().double(), valid)
     n = scores.shape[-1]
@@ -204,7 +204,7 @@ def mrr(
     chance = torch.where(possible, torch.exp(ways - log_choose(size, hits.clamp(min=0))), 0.0)
     rank = start + place
     counted = torch.where(rank <= (n if k is None else operator.index(k)), 1.0 / rank, 0.0)
-    return lists.reduce((chance * counted).sum(-1), relevant.any(-1), "mean", name).float()
+    return graded.reduce((chance * counted).sum(-1), relevant.any(-1), "mean", name).float()
 
 
 def _from_the_top(scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ Reduction = Literal["mean", "sum", "none"]
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def graded(scores: Tensor, grades: Tensor, lengths: Tensor | None, mask: Tensor | None, function: str) -> Tensor:
+def checked(scores: Tensor, grades: Tensor, lengths: Tensor | None, mask: Tensor | None, function: str) -> Tensor:
     """Which entries there are, (..., n), of scores and grades that belong together."""
     _inputs.floating(scores, function, "scores")
     if scores.shape != grades.shape or scores.ndim == 0:

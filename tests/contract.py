@@ -404,6 +404,78 @@ def _fastsort_row(method: str, regularization: str) -> Row:
     )
 
 
+def _grades(x: Tensor) -> Tensor:
+    return torch.tensor([1, 0, 2, 1, 3])[: x.shape[-1]].expand(x.shape)
+
+
+def _better(x: Tensor) -> Tensor:
+    return _grades(x).unsqueeze(-1) > _grades(x).unsqueeze(-2)
+
+
+def _misordered(x: Tensor) -> Tensor:
+    """The mean of how far pairs are out of the order of their grades."""
+    apart = (x.unsqueeze(-2) - x.unsqueeze(-1)).clamp(min=0)
+    return torch.where(_better(x), apart, 0.0).sum((-2, -1)) / _better(x).sum((-2, -1))
+
+
+def _missed_ndcg(x: Tensor) -> Tensor:
+    gains, discounts = 2.0 ** _grades(x).double() - 1, 1 / torch.arange(2, x.shape[-1] + 2).double().log2()
+    ranked = gains.gather(-1, x.argsort(-1, descending=True))
+    return 1 - (ranked * discounts).sum(-1) / (gains.sort(-1, descending=True).values * discounts).sum(-1)
+
+
+def _weighted_misordered(x: Tensor) -> Tensor:
+    gains, discounts = 2.0 ** _grades(x).double() - 1, 1 / torch.arange(2, x.shape[-1] + 2).double().log2()
+    gains = gains / (gains.sort(-1, descending=True).values * discounts).sum(-1, keepdim=True)
+    at = discounts[x.argsort(-1, descending=True).argsort(-1)]
+    apart = (x.unsqueeze(-2) - x.unsqueeze(-1)).clamp(min=0) / torch.tensor(2.0).double().log()
+    for factor in (gains, at):
+        apart = apart * (factor.unsqueeze(-1) - factor.unsqueeze(-2)).abs()
+    return torch.where(_better(x), apart, 0.0).sum((-2, -1))
+
+
+def _leaving(x: Tensor) -> Tensor:
+    """Entries leave from the highest grade, those of one grade drawn against each other."""
+    draws = [(4, [0, 1, 2, 3, 4]), (2, [0, 1, 2, 3]), (0, [0, 1, 3]), (3, [0, 1, 3]), (1, [1])]
+    return sum(x[..., left].logsumexp(-1) - x[..., entry] for entry, left in draws)
+
+
+def _baseline_row(name: str, limit: Callable[[Tensor], Tensor], divide: bool = False, **options: Any) -> Row:
+    def loss(x: Tensor, **hyper: Any) -> Tensor:
+        value = getattr(softly.sorting, name)(x, _grades(x), reduction="none", **hyper)
+        return value / hyper["steepness"] if divide else value
+
+    return Row(name, loss, limit, **options)
+
+
+RANKING = [
+    _baseline_row(
+        "ranknet_loss",
+        _misordered,
+        divide=True,
+        limit_hyper={"steepness": 1e7},
+        hyper={"steepness": 1.0},
+        other={"steepness": 2.0},
+    ),
+    _baseline_row(
+        "lambda_loss",
+        _weighted_misordered,
+        divide=True,
+        limit_hyper={"steepness": 1e7},
+        hyper={"steepness": 1.0, "weighting": "lambdarank", "gain": "exponential"},
+        other={"steepness": 2.0, "weighting": "ndcg2", "gain": "linear"},
+    ),
+    _baseline_row(
+        "approx_ndcg_loss",
+        _missed_ndcg,
+        limit_hyper={"steepness": 1e7},
+        hyper={"steepness": 3.0, "gain": "exponential"},
+        other={"steepness": 5.0, "gain": "linear"},
+    ),
+    _baseline_row("listnet_loss", lambda x: -(_grades(x).double().softmax(-1) * x.log_softmax(-1)).sum(-1)),
+    _baseline_row("listmle_loss", _leaving),
+]
+
 QUANTILES = [
     Row(
         "median",
@@ -717,4 +789,4 @@ def _on_shortest_path(x: Tensor) -> Tensor:
     return (there + back - (x.abs() + 0.1) - there[..., -1:, -1:]).abs() < 1e-9
 
 
-ROWS = [*CORE, *SORTING, *QUANTILES, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]
+ROWS = [*CORE, *SORTING, *QUANTILES, *RANKING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]

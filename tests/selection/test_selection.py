@@ -158,12 +158,105 @@ def test_only_the_largest_are_ranked():
     loss = softly.TopKCrossEntropy([0.5, 0.5], sorter, m=5, top1="sort", reduction="none")(scores, labels)
     for s, y, value in zip(scores, labels, loss, strict=True):
         others = s[torch.arange(30) != y].topk(4).values
-        expected = softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(
-            torch.cat([s[y : y + 1], others])[None], torch.tensor([0])
-        )
+        ranked = torch.cat([s[y : y + 1], others]).sort(descending=True).values
+        place = (ranked == s[y]).nonzero()[0]
+        expected = softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(ranked[None], place)
         torch.testing.assert_close(value, expected)
     whole = softly.TopKCrossEntropy([0.5, 0.5], sorter, m=30, top1="sort")(scores, labels)
     torch.testing.assert_close(whole, softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(scores, labels))
+
+
+@pytest.mark.parametrize("network", ["splitter", "bitonic", "odd_even"])
+def test_the_label_does_not_leak_through_the_order_of_wires(network):
+    """Whichever class is the true one, the same matrix ranks them, and renaming the classes changes nothing."""
+    scores = torch.randn(9, dtype=torch.float64)
+    sorter = softly.TopKNetwork(network, steepness=2.0)
+    loss = softly.TopKCrossEntropy([1.0], sorter, m=5, top1="sort", reduction="none")
+    best = scores.topk(5)
+    row = sorter.topk(best.values, 1)[0]
+    losses = loss(scores.expand(9, -1), torch.arange(9))
+    torch.testing.assert_close(losses[best.indices], -row.log())
+    torch.testing.assert_close(torch.exp(-losses[best.indices]).sum(), torch.tensor(1.0, dtype=torch.float64))
+    names = torch.randperm(9)
+    renamed = torch.empty_like(scores).scatter(0, names, scores)
+    torch.testing.assert_close(loss(renamed.expand(9, -1), names), losses)
+    alike = loss(torch.zeros(9, 9, dtype=torch.float64), torch.arange(9))
+    assert alike[4:].eq(alike[4]).all()  # of equal scores the first are the best, and the last place is for the others
+    torch.testing.assert_close(torch.exp(-alike[:5]).sum(), torch.tensor(1.0, dtype=torch.float64))
+    whole = [softly.TopKCrossEntropy([0.4, 0.6], sorter, m=m)(scores[None], torch.tensor([3])) for m in (9, 12, None)]
+    assert whole[0] == whole[1] == whole[2]
+
+
+@pytest.mark.parametrize("name", ["splitter", "bitonic", "neuralsort", "softsort", "sinkhornsort"])
+def test_sorters_by_name(name):
+    scores, labels = torch.randn(4, 6, dtype=torch.float64), torch.tensor([0, 5, 2, 2])
+    objects = {
+        "splitter": softly.TopKNetwork(),
+        "bitonic": softly.SortingNetwork("bitonic"),
+        "neuralsort": softly.NeuralSort(),
+        "softsort": softly.SoftSort(),
+        "sinkhornsort": softly.SinkhornSort(),
+    }
+    losses = [softly.TopKCrossEntropy([0.5, 0.5], s, top1="sort")(scores, labels) for s in (name, objects[name])]
+    torch.testing.assert_close(*losses)
+    relevant = torch.rand(4, 6) > 0.5
+    torch.testing.assert_close(
+        *(softly.selection.recall_loss(scores, relevant, 2, sorter=s) for s in (name, objects[name]))
+    )
+    keys, known = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 0, 2, 1])
+    torch.testing.assert_close(
+        *(softly.selection.soft_knn(scores, keys, known, 2, sorter=s) for s in (name, objects[name]))
+    )
+    with pytest.raises(ValueError, match=r"softly.TopKCrossEntropy: unknown sorter 'bogo'; choose from splitter, "):
+        softly.TopKCrossEntropy([1.0], "bogo")
+
+
+@pytest.mark.parametrize("top1", ["sort", "softmax", "separate"])
+def test_a_distribution_over_k_for_every_example_under_vmap(top1):
+    scores, labels = torch.randn(4, 6, dtype=torch.float64), torch.tensor([0, 5, 2, 2])
+    p_k = torch.softmax(torch.randn(4, 3, dtype=torch.float64), -1)
+    loss = softly.TopKCrossEntropy([1.0], top1=top1, reduction="none")
+    one = lambda s, y, p: loss(s[None], y[None], p[None])[0]  # noqa: E731
+    expected = loss(scores, labels, p_k)
+    torch.testing.assert_close(torch.func.vmap(one)(scores, labels, p_k), expected)
+    torch.testing.assert_close(
+        torch.func.vmap(one, (None, None, 1))(scores[0], labels[0], p_k.T),
+        torch.stack([loss(scores[:1], labels[:1], p[None])[0] for p in p_k]),
+    )
+    grads = torch.func.vmap(torch.func.grad(one))(scores, labels, p_k)
+    torch.testing.assert_close(grads, torch.func.grad(lambda s: loss(s, labels, p_k).sum())(scores))
+
+
+@pytest.mark.parametrize("loss", [softly.TopKCrossEntropy([0.5, 0.5]), SmoothTopKLoss(2)], ids=["ours", "smooth"])
+def test_targets_that_are_no_class_are_refused(loss):
+    scores = torch.randn(3, 4)
+    for wrong in (4, -1):
+        with pytest.raises(ValueError, match=rf"target must be in \[0, 3\], one of the classes, got {wrong}"):
+            loss(scores, torch.tensor([0, wrong, 1]))
+    if not isinstance(loss, SmoothTopKLoss):
+        assert loss(scores, torch.tensor([0, -100, 1])).isfinite()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(scores, torch.tensor([0, 3, 1])), loss(scores, torch.tensor([0, 3, 1])))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_smooth_topk_loss_leaves_out_classes_at_minus_infinity(k):
+    scores = torch.randn(5, dtype=torch.float64)
+    masked = torch.cat([scores, torch.full((2,), -math.inf, dtype=torch.float64)]).requires_grad_()
+    alone = scores.clone().requires_grad_()
+    loss = SmoothTopKLoss(k, steepness=3.0)
+    values = [loss(s[None], torch.tensor([1])) for s in (masked, alone)]
+    torch.testing.assert_close(*values)
+    grads = [torch.autograd.grad(v, s)[0] for v, s in zip(values, (masked, alone), strict=True)]
+    torch.testing.assert_close(grads[0][:5], grads[1])
+    assert grads[0][5:].eq(0).all()
+    few = torch.tensor([[0.3, -math.inf, -math.inf, -math.inf]], requires_grad=True)
+    value = loss(few, torch.tensor([0]))
+    assert value == 0
+    assert torch.autograd.grad(value, few)[0].isfinite().all()
+    half = loss(masked[None].half(), torch.tensor([1]))
+    assert half.dtype == torch.float16
+    assert half.item() == pytest.approx(values[1].item(), abs=1e-2)
 
 
 @pytest.mark.native

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -43,6 +44,118 @@ def test_spearman_loss():
     assert spearman_loss(torch.ones(2, 1), torch.ones(2, 1)) == 0
     padded = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 1.0]])
     assert float(spearman_loss(padded, torch.tensor([[2, 1, 0], [1, 2, 3]]))) == pytest.approx((2 + 2) / 2)
+
+
+LENGTHS = torch.tensor([5, 2, 3])
+
+
+def padded_ranks(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    n = x.shape[-1]
+    return torch.stack(
+        [torch.nn.functional.pad(true_ranks(x[i, :m]), (0, n - m)) for i, m in enumerate(lengths.tolist())]
+    )
+
+
+@pytest.mark.parametrize("kind", ["cross_entropy", "binary_cross_entropy"])
+def test_kinds_and_reductions_of_the_ranking_loss(kind):
+    """By plain loops over lists, ranks and inputs; alike for probabilities and their logarithms."""
+    x = torch.randn(3, 5, dtype=torch.float64)
+    P = softly.NeuralSort(steepness=0.5).permutation(x, lengths=LENGTHS)
+    ranks = padded_ranks(torch.randn(3, 5), LENGTHS)
+    terms = []
+    for b, m in enumerate(LENGTHS.tolist()):
+        if kind == "cross_entropy":
+            terms.append([-math.log(P[b, ranks[b, i] - 1, i]) for i in range(m)])
+        else:
+            terms.append(
+                [-math.log(P[b, r, i] if ranks[b, i] == r + 1 else 1 - P[b, r, i]) for i in range(m) for r in range(m)]
+            )
+    each = torch.tensor([np.mean(t) for t in terms], dtype=torch.float64)
+    for log in (False, True):
+        M = P.log() if log else P
+        torch.testing.assert_close(ranking_loss(M, ranks, kind=kind, log=log, reduction="none"), each)
+        torch.testing.assert_close(ranking_loss(M, ranks, kind=kind, log=log, reduction="sum"), each.sum())
+        everything = torch.tensor(np.concatenate(terms).mean())
+        torch.testing.assert_close(ranking_loss(M, ranks, kind=kind, log=log), everything)
+    Q = torch.nn.functional.one_hot(true_ranks(x) - 1, 5).mT.double()
+    assert ranking_loss(Q, true_ranks(x), kind=kind) == 0
+    assert ranking_loss(Q.log(), true_ranks(x), kind=kind, log=True) == 0
+    assert ranking_loss(Q.flip(-1), true_ranks(x), kind=kind).isfinite()
+    assert ranking_loss(Q.flip(-1).log(), true_ranks(x), kind=kind, log=True).isfinite()
+    for log in (False, True):
+
+        def function(y: torch.Tensor, log: bool = log) -> torch.Tensor:
+            P = softly.SoftSort(steepness=1.0).permutation(y)
+            return ranking_loss(P.log() if log else P, true_ranks(-x), kind=kind, log=log)
+
+        assert torch.autograd.gradcheck(function, x.clone().requires_grad_())
+        assert torch.autograd.gradgradcheck(function, x.clone().requires_grad_())
+
+
+def test_ranks_that_are_no_ranking_are_refused():
+    P = softly.SoftSort().permutation(torch.randn(2, 3))
+    soft = softly.SoftSort().rank(torch.randn(2, 3))
+    good = torch.tensor([[3, 1, 2], [1, 2, 3]])
+    for wrong, message in [
+        (good - 1, "count from 1, and 0 is for padding"),
+        (-good, "must be from 1 to n = 3, or 0 for padding, got -3 to -1"),
+        (good + 1, "must be from 1 to n = 3, or 0 for padding, got 2 to 4"),
+        (torch.tensor([[1, 1, 2], [1, 2, 3]]), "each once; some are missing or given twice"),
+        (torch.tensor([[1, 2, 0], [1, 2, 3]]), "an entry that is none has rank 0"),
+    ]:
+        with pytest.raises(ValueError, match=f"softly.sorting.ranking_loss: .*{message}"):
+            ranking_loss(P, wrong)
+        with pytest.raises(ValueError, match=f"softly.sorting.ranking_loss: .*{message}"):
+            ranking_loss(P.log(), wrong, log=True)
+        with pytest.raises(ValueError, match=f"softly.sorting.spearman_loss: .*{message}"):
+            spearman_loss(soft, wrong)
+    with pytest.raises(ValueError, match="each once; some are missing"):
+        ranking_loss(
+            softly.SoftSort().permutation(torch.randn(1, 3), lengths=torch.tensor([2])), torch.tensor([[1, 3, 0]])
+        )
+
+
+def test_checks_of_ranks_stay_out_of_transforms():
+    P, ranks = softly.SoftSort().permutation(torch.randn(4, 3)), true_ranks(torch.randn(4, 3))
+    expected = ranking_loss(P, ranks, reduction="none")
+    torch.testing.assert_close(torch.func.vmap(ranking_loss)(P, ranks), expected)
+    torch.testing.assert_close(torch.func.vmap(ranking_loss, (0, 1))(P, ranks.T.contiguous()), expected)
+    compiled = torch.compile(ranking_loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(P, ranks), expected.mean())
+
+
+def test_reductions_are_one_of_three():
+    x, ranks = torch.randn(2, 3, dtype=torch.float64), torch.tensor([[1, 2, 3], [3, 1, 2]])
+    losses = [
+        lambda **o: ranking_loss(softly.SoftSort().permutation(x), ranks, **o),
+        lambda **o: spearman_loss(softly.SoftSort().rank(x), ranks, **o),
+        lambda **o: ndcg_loss(x, ranks, sorter="softsort", **o),
+        lambda **o: softly.selection.recall_loss(x, ranks > 1, 2, sorter="splitter", **o),
+        lambda **o: softly.TopKCrossEntropy([0.5, 0.5], **o)(x, torch.tensor([0, 2])),
+        lambda **o: softly.selection.SmoothTopKLoss(1, **o)(x, torch.tensor([0, 2])),
+    ]
+    for loss in losses:
+        each = loss(reduction="none")
+        assert each.shape == (2,)
+        torch.testing.assert_close(loss(reduction="sum"), each.sum())
+        torch.testing.assert_close(loss(reduction="mean"), each.mean())
+        torch.testing.assert_close(loss(), each.mean())
+        with pytest.raises(ValueError, match="reduction must be one of mean, sum, none, got 'max'"):
+            loss(reduction="max")
+
+
+def test_ndcg_by_the_name_of_a_sorter():
+    scores, grades = torch.randn(3, 6, dtype=torch.float64), torch.randint(0, 4, (3, 6))
+    for name, sorter in (("odd_even", softly.SortingNetwork("odd_even")), ("neuralsort", softly.NeuralSort())):
+        torch.testing.assert_close(ndcg_loss(scores, grades, sorter=name), ndcg_loss(scores, grades, sorter=sorter))
+    with pytest.raises(ValueError, match="ndcg_loss: unknown sorter 'bogo'"):
+        ndcg_loss(scores, grades, sorter="bogo")
+    with pytest.raises(ValueError, match="ndcg_loss: grades must not be negative, got -1"):
+        ndcg_loss(scores, torch.full((3, 6), -1), sorter="softsort")
+    hidden = torch.cat([grades, torch.full((3, 2), -1)], -1)  # what is padding may be anything
+    wide = torch.cat([scores, torch.zeros(3, 2, dtype=torch.float64)], -1)
+    alone = ndcg_loss(scores, grades, sorter="softsort")
+    torch.testing.assert_close(ndcg_loss(wide, hidden, sorter="softsort", lengths=torch.tensor([6, 6, 6])), alone)
 
 
 @pytest.mark.parametrize("k", [None, 3])
@@ -100,6 +213,74 @@ def test_metrics():
         metrics.exact_match_k(scores, target)
     with pytest.raises(ValueError, match="must have one shape"):
         metrics.exact_match(scores, target[0])
+
+
+def test_ties_match_only_ties():
+    """Constant scores say nothing, and are right only about what is constant."""
+    target = torch.tensor([[1, 2, 3], [2, 1, 1], [5, 5, 5]])
+    constant = torch.zeros(3, 3)
+    assert metrics.exact_match(constant, target).item() == pytest.approx(1 / 3)
+    assert metrics.elementwise_match(constant, target).item() == pytest.approx(1 / 3)
+    assert metrics.exact_match(torch.zeros(4, 5), torch.rand(4, 5)) == 0
+    assert metrics.exact_match_k(torch.zeros(4, 5), torch.rand(4, 5)) == 0
+    assert metrics.exact_match(torch.tensor([0.3, 0.1, 0.1]), torch.tensor([2, 1, 1])) == 1
+    assert metrics.exact_match(torch.tensor([0.3, 0.1, 0.2]), torch.tensor([2, 1, 1])) == 0
+    assert metrics.elementwise_match(torch.tensor([0.3, 0.1, 0.1]), torch.tensor([3, 2, 1])).item() == pytest.approx(
+        1 / 3
+    )
+    assert metrics.exact_match(torch.tensor([math.nan, 1.0]), torch.tensor([2, 1])) == 0
+    for scores, truth in itertools.product(itertools.product(range(3), repeat=3), repeat=2):
+        same = all(np.sign(scores[i] - scores[j]) == np.sign(truth[i] - truth[j]) for i in range(3) for j in range(3))
+        assert metrics.exact_match(torch.tensor(scores), torch.tensor(truth)) == same
+
+
+def test_kendall_tau_of_what_has_no_order():
+    x = torch.tensor([[0.1, 0.4, 0.2]])
+    assert metrics.kendall_tau(torch.zeros(1, 3), x) == 0
+    assert metrics.kendall_tau(x, torch.zeros(1, 3)) == 0
+    assert metrics.kendall_tau(torch.zeros(2, 1), torch.zeros(2, 1)) == 0
+    assert metrics.kendall_tau(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), torch.tensor([[0, 1], [0, 1]])) == 0.5
+    assert metrics.kendall_tau(torch.tensor([math.nan, 1.0, 2.0]), torch.tensor([1, 2, 3])).isnan()
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 20])
+def test_ndcg_metric_is_that_of_sklearn(k):
+    grades = torch.randint(0, 4, (20, 7))
+    grades[:, 0] = 1
+    for scores in (torch.randn(20, 7), torch.randint(0, 3, (20, 7)).float(), torch.zeros(20, 7)):  # ties too
+        linear = metrics.ndcg(scores, grades, k=k, gain="linear")
+        assert linear.item() == pytest.approx(ndcg_score(grades, scores, k=k), abs=1e-6)
+        exponential = metrics.ndcg(scores, grades, k=k)
+        assert exponential.item() == pytest.approx(ndcg_score(2.0**grades - 1, scores, k=k), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", [metrics.ndcg, metrics.mrr])
+def test_metrics_of_unequal_lists(metric):
+    scores, grades = torch.randint(0, 3, (8, 6)).float(), torch.randint(0, 3, (8, 6))
+    scores[scores == 0] = -math.inf
+    lengths = torch.tensor([6, 2, 4, 1, 3, 6, 5, 0])
+    grades[torch.arange(6) >= lengths[:, None]] = -1
+    alone = [metric(scores[i, :n], grades[i, :n], k=3) for i, n in enumerate(lengths) if grades[i, :n].gt(0).any()]
+    expected = sum(alone) / len(alone)
+    torch.testing.assert_close(metric(scores, grades, k=3, lengths=lengths), expected)
+    order = torch.randperm(6)
+    mask = (torch.arange(6) < lengths[:, None])[:, order]
+    torch.testing.assert_close(metric(scores[:, order], grades[:, order], k=3, mask=mask), expected)
+    assert metric(scores, torch.zeros(8, 6)) == 0
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_mrr_is_the_mean_over_all_orders_of_ties(k):
+    for _ in range(12):
+        scores, grades = torch.randint(0, 3, (5,)).float(), torch.randint(0, 2, (5,))
+        if not grades.any():
+            continue
+        found = []
+        for tiebreak in itertools.permutations(range(5)):
+            order = sorted(range(5), key=lambda i, t=tiebreak: (-scores[i].item(), t[i]))
+            rank = 1 + next(r for r, i in enumerate(order) if grades[i])
+            found.append(1 / rank if rank <= (k or 5) else 0.0)
+        assert metrics.mrr(scores, grades, k=k).item() == pytest.approx(np.mean(found), abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", ["geometric", "linear", "cosine"])

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from softly import _inputs
 from softly.distributions import Distribution
 from softly.minmax import symmetric
+from softly.selection.sorters import get_selector
 from softly.selection.threshold import soft_topk
+from softly.sorting import graded
+from softly.sorting.graded import Reduction
 from softly.sorting.sorter import Sorter
 
 __all__ = ["TopKGate", "recall_loss", "soft_knn"]
 
 
 def soft_knn(
-    queries: Tensor, keys: Tensor, labels: Tensor, k: int, *, sorter: Sorter, num_classes: int | None = None
+    queries: Tensor, keys: Tensor, labels: Tensor, k: int, *, sorter: str | Sorter, num_classes: int | None = None
 ) -> Tensor:
     """Class probabilities by a vote of the k nearest keys, in squared Euclidean distance.
 
@@ -29,7 +30,8 @@ def soft_knn(
         keys: (n, d) Points with known labels.
         labels: (n,) Labels of the keys, integers from 0.
         k: How many neighbours vote, in [1, n].
-        sorter: Ranks the negative squared distances; `TopKNetwork` needs only its k rows.
+        sorter: Ranks the negative squared distances: a `Sorter` or the name of one; `TopKNetwork`, "splitter",
+            needs only its k rows.
         num_classes: Number of classes; None counts up to the largest label.
 
     Returns:
@@ -53,18 +55,19 @@ def soft_knn(
             f"{name}: labels must be integers of shape ({len(keys)},), got {labels.dtype} of shape "
             f"{tuple(labels.shape)}."
         )
+    chosen = get_selector(sorter, name)
     num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
 
     def votes(q: Tensor, points: Tensor) -> Tensor:
         closeness = 2.0 * q @ points.T - points.square().sum(-1) - q.square().sum(-1, keepdim=True)
-        neighbours = sorter.topk(closeness, k).mean(-2)
+        neighbours = chosen.topk(closeness, k).mean(-2)
         return neighbours @ torch.nn.functional.one_hot(labels.long(), num_classes).to(neighbours)
 
     return _inputs.at_least_single(votes, queries, keys)
 
 
 def recall_loss(
-    scores: Tensor, relevant: Tensor, k: int, *, sorter: Sorter, reduction: Literal["mean", "sum", "none"] = "mean"
+    scores: Tensor, relevant: Tensor, k: int, *, sorter: str | Sorter, reduction: Reduction = "mean"
 ) -> Tensor:
     """One minus the recall among the first k of a relaxed ranking by ``scores``, for learning to retrieve.
 
@@ -75,7 +78,7 @@ def recall_loss(
         scores: (..., n) Predicted scores, one list in each row.
         relevant: (..., n) Which entries are to be retrieved, boolean.
         k: How many are retrieved, in [1, n].
-        sorter: Ranks the scores, from the largest.
+        sorter: Ranks the scores, from the largest: a `Sorter`, or the name of one, such as "splitter".
         reduction: "mean" over the lists with any relevant entry, "sum", or "none", where the other lists have 0.
 
     Returns:
@@ -93,16 +96,13 @@ def recall_loss(
             f"{name}: relevant must be boolean and of the shape of scores, {tuple(scores.shape)}, "
             f"got {relevant.dtype} of shape {tuple(relevant.shape)}."
         )
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"{name}: reduction must be one of mean, sum, none, got {reduction!r}.")
+    chosen = get_selector(sorter, name)
 
     def loss(s: Tensor) -> Tensor:
         number = relevant.sum(-1)
-        hits = torch.where(relevant, sorter.topk(s, k).sum(-2), 0.0).sum(-1)
+        hits = torch.where(relevant, chosen.topk(s, k).sum(-2), 0.0).sum(-1)
         missed = torch.where(number > 0, 1.0 - hits / number.clamp(min=1, max=k), 0.0)
-        if reduction == "none":
-            return missed
-        return missed.sum() / ((number > 0).sum().clamp(min=1) if reduction == "mean" else 1)
+        return graded.reduce(missed, number > 0, reduction, name)
 
     return _inputs.at_least_single(loss, scores)
 

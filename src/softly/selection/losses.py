@@ -9,20 +9,30 @@ import torch
 from torch import Tensor
 
 from softly import _inputs, native
-from softly.selection.operators import TopKNetwork
+from softly.selection.sorters import get_selector
+from softly.sorting.graded import REDUCTIONS
 from softly.sorting.sorter import Sorter
 
 __all__ = ["SmoothTopKLoss", "TopKCrossEntropy"]
 
-_REDUCTIONS = ("mean", "sum", "none")
 
-
-def _check_scores(scores: Tensor, target: Tensor, function: str) -> None:
+def _check_scores(scores: Tensor, target: Tensor, function: str, ignore_index: int | None = None) -> None:
     _inputs.floating(scores, function, "scores")
     if scores.ndim != 2 or target.shape != scores.shape[:1] or target.is_floating_point():
         raise ValueError(
             f"{function}: scores must have shape (batch, classes) and target integers of shape (batch,), "
             f"got {tuple(scores.shape)} and {target.dtype} of shape {tuple(target.shape)}."
+        )
+    known = native.data(target)
+    if known is None:
+        return
+    wrong = (known < 0) | (known >= scores.shape[-1])
+    if ignore_index is not None:
+        wrong = wrong & (known != ignore_index)
+    if wrong.any():
+        raise ValueError(
+            f"{function}: target must be in [0, {scores.shape[-1] - 1}], one of the classes, "
+            f"got {known[wrong][0].item()}."
         )
 
 
@@ -43,9 +53,10 @@ class TopKCrossEntropy(torch.nn.Module):
 
     Args:
         p_k: (K,) Probabilities of k = 1, ..., K, or (classes, K) with a row for every label. Rows sum to 1.
-        sorter: Ranks the scores; a `TopKNetwork` of steepness 10 by default.
-        m: Rank only the true class and the m - 1 largest of the others, K <= m; None ranks all. The thesis takes 16
-            for a thousand classes and 50 for ten thousand.
+        sorter: Ranks the scores: a `Sorter`, or the name of one; "splitter" is a `TopKNetwork` of steepness 10.
+        m: Rank only the true class and the m - 1 largest of the others, in descending order, K <= m; None, or no less
+            than there are classes, ranks all of them, in their own order. The thesis takes 16 for a thousand classes
+            and 50 for ten thousand.
         top1: Where the share of k = 1 comes from: "sort" takes it from the sorter like the others, "softmax" from the
             softmax of the scores, and "separate" mixes two losses, the softmax cross-entropy with weight ``p_k[1]``
             and the top-k one, renormalised over k >= 2, with the rest.
@@ -66,7 +77,7 @@ class TopKCrossEntropy(torch.nn.Module):
     def __init__(
         self,
         p_k: Sequence[float] | Sequence[Sequence[float]] | Tensor,
-        sorter: Sorter | None = None,
+        sorter: str | Sorter = "splitter",
         m: int | None = None,
         top1: str = "softmax",
         *,
@@ -84,11 +95,11 @@ class TopKCrossEntropy(torch.nn.Module):
             raise ValueError(f"{name}: m must be at least {p_k.shape[-1]}, the largest k of p_k, got {m}.")
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"{name}: label_smoothing must be in [0, 1], got {label_smoothing}.")
-        if reduction not in _REDUCTIONS:
-            raise ValueError(f"{name}: reduction must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}.")
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"{name}: reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}.")
         self.register_buffer("p_k", p_k)
         self.register_buffer("weight", weight)
-        self.sorter = TopKNetwork() if sorter is None else sorter
+        self.sorter = get_selector(sorter, name)
         self.m = m
         self.top1 = top1
         self.ignore_index = ignore_index
@@ -104,7 +115,7 @@ class TopKCrossEntropy(torch.nn.Module):
             p_k: (batch, K) A distribution over k for every example, instead of the loss's own.
         """
         name = "softly.TopKCrossEntropy"
-        _check_scores(scores, target, name)
+        _check_scores(scores, target, name, self.ignore_index)
         counted = target != self.ignore_index
         label = torch.where(counted, target, 0).long()
         chosen = self.p_k if p_k is None else _distribution_over_k(p_k, name)
@@ -132,11 +143,10 @@ class TopKCrossEntropy(torch.nn.Module):
         if self.m is None or self.m >= n:
             return torch.arange(n, device=scores.device).expand(scores.shape)
         best = _largest(scores, self.m)
-        # The true class leaves its place among the best, or the last of them leaves for it.
-        mine = best == label.unsqueeze(-1)
-        place = torch.where(mine.any(-1, keepdim=True), mine.to(torch.uint8).argmax(-1, keepdim=True), self.m - 1)
-        kept = torch.arange(self.m - 1, device=scores.device)
-        return torch.cat([label.unsqueeze(-1), best.gather(-1, kept + (kept >= place))], -1)
+        # Networks depend on the order of their wires, so that the place of the true class must not tell which it is:
+        # it is the one that its score gives it, the last where it is not among the best.
+        last = torch.where((best == label.unsqueeze(-1)).any(-1), best[..., -1], label)
+        return torch.cat([best[..., :-1], last.unsqueeze(-1)], -1)
 
     def _log_probability(self, scores: Tensor, p_k: Tensor, ranked: Tensor) -> Tensor:
         """The logarithm of the probability that each ranked class is accepted, (batch, m)."""
@@ -233,10 +243,11 @@ def _distribution_over_k(p_k: Sequence[float] | Sequence[Sequence[float]] | Tens
         raise ValueError(
             f"{function}: p_k must be probabilities of shape (K,) or (classes, K), got {tuple(p_k.shape)}."
         )
-    if not torch.compiler.is_compiling():
-        sums = p_k.sum(-1)
+    known = native.data(p_k)
+    if known is not None and known.shape == p_k.shape:  # else there is an example's dimension, which may be anywhere
+        sums = known.sum(-1)
         worst = sums.flatten()[(sums - 1).abs().argmax()]
-        if (p_k < 0).any() or not (worst - 1).abs() <= 1e-4:
+        if (known < 0).any() or not (worst - 1).abs() <= 1e-4:
             raise ValueError(f"{function}: p_k must be non-negative and sum to 1, got a sum of {float(worst):.4g}.")
     return p_k
 
@@ -264,8 +275,8 @@ class SmoothTopKLoss(torch.nn.Module):
         super().__init__()
         if k < 1:
             raise ValueError(f"softly.selection.SmoothTopKLoss: k must be >= 1, got {k}.")
-        if reduction not in _REDUCTIONS:
-            choices = ", ".join(_REDUCTIONS)
+        if reduction not in REDUCTIONS:
+            choices = ", ".join(REDUCTIONS)
             raise ValueError(f"softly.selection.SmoothTopKLoss: reduction must be one of {choices}, got {reduction!r}.")
         self.k = k
         self.steepness = _inputs.steepness(steepness, "softly.selection.SmoothTopKLoss")
@@ -277,15 +288,19 @@ class SmoothTopKLoss(torch.nn.Module):
         n = scores.shape[-1]
         if self.k >= n:
             raise ValueError(f"softly.selection.SmoothTopKLoss: k must be below the {n} classes, got {self.k}.")
-        own = scores.gather(-1, target.unsqueeze(-1))
-        others = torch.arange(n - 1, device=scores.device) + (
-            torch.arange(n - 1, device=scores.device) >= target.unsqueeze(-1)
-        )
-        rate = self.steepness / self.k
-        polynomials = _log_symmetric_polynomials(rate * scores.gather(-1, others), self.k)
-        margin = self.steepness + polynomials[..., self.k] - polynomials[..., self.k - 1] - rate * own.squeeze(-1)
-        losses = torch.nn.functional.softplus(margin) / self.steepness
+        losses = _inputs.at_least_single(lambda s: self._losses(s, target.unsqueeze(-1)), scores)
         return _reduce(losses, torch.ones_like(losses), self.reduction)
+
+    def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
+        rate = self.steepness / self.k
+        index = torch.arange(scores.shape[-1] - 1, device=scores.device)
+        others = scores.gather(-1, index + (index >= target))
+        # A class at -inf is in no set; as a very low number it has a gradient, 0.
+        others = torch.where(others.isneginf(), -_inputs.large(others), others)
+        polynomials = _log_symmetric_polynomials(rate * others, self.k)
+        own = rate * scores.gather(-1, target).squeeze(-1)
+        margin = self.steepness + polynomials[..., self.k] - polynomials[..., self.k - 1] - own
+        return torch.nn.functional.softplus(margin) / self.steepness
 
 
 def _log_symmetric_polynomials(x: Tensor, k: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from softly.sorting import metrics, networks
 from softly.sorting.annealing import Annealer
+from softly.sorting.baselines import approx_ndcg_loss, lambda_loss, listmle_loss, listnet_loss, ranknet_loss
 from softly.sorting.fastsort import FastSort
 from softly.sorting.functional import permutation, rank, sort, topk, topk_values
 from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
@@ -20,6 +21,10 @@ __all__ = [
     "SoftSort",
     "Sorter",
     "SortingNetwork",
+    "approx_ndcg_loss",
+    "lambda_loss",
+    "listmle_loss",
+    "listnet_loss",
     "median",
     "metrics",
     "ndcg_loss",
@@ -28,6 +33,7 @@ __all__ = [
     "quantile",
     "rank",
     "ranking_loss",
+    "ranknet_loss",
     "sort",
     "spearman_loss",
     "topk",

@@ -93,9 +93,9 @@ def _quantile(
                 f"{function}: q must be floating-point and of shape () or (m,), "
                 f"got {q.dtype} of shape {tuple(q.shape)}."
             )
-        fixed = torch.compiler.is_compiling() or native.transformed(q)  # nothing may depend on data then
-        if not fixed and not ((q >= 0) & (q <= 1)).all():
-            raise ValueError(f"{function}: q must be in [0, 1], got {float(q.min())} to {float(q.max())}.")
+        known = native.data(q)
+        if known is not None and not ((known >= 0) & (known <= 1)).all():
+            raise ValueError(f"{function}: q must be in [0, 1], got {float(known.min())} to {float(known.max())}.")
     elif not 0 <= q <= 1:
         raise ValueError(f"{function}: q must be in [0, 1], got {q}.")
     values = sorter.sort(x, dim=dim).movedim(dim, -1)

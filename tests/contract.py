@@ -377,7 +377,7 @@ SORTING = [
             lambda network=network, **hyper: softly.SortingNetwork(network, **hyper),
             {"distribution": "cauchy", "steepness": 3.0},
             {"distribution": "logistic", "steepness": 5.0},
-            native_codes=(f"{network} 5", 8, -1.0, 3.0),
+            native_codes=(None, f"{network} 5", 8, -1.0, 3.0),
         )
     ),
     *_sorter_rows("NeuralSort", softly.NeuralSort, {"steepness": 1.0}, {"steepness": 2.0}),
@@ -624,7 +624,7 @@ SELECTION = [
         hyper={"network": "splitter", "distribution": "cauchy", "steepness": 3.0},
         other={"network": "odd_even", "distribution": "logistic", "steepness": 5.0},
         shortest=2,
-        native_op=("network_rows", ("bitonic 5", 8, -1.0, 3.0, 2, None)),
+        native_op=("network_rows", (None, "splitter 5 2", 8, -1.0, 3.0, 2, None)),
     ),
     Row(
         "soft_topk",

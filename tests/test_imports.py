@@ -58,7 +58,7 @@ def refusal(importer: str, imported: str) -> str | None:
     if target == "native" or (target.startswith("_") and unit in CORE):
         return None
     if unit.startswith("_"):
-        return "a private module at the root is a leaf"
+        return None if target.startswith("_") else "a private module at the root is below all others"
     if unit in CORE:
         return None if target in CORE else "the core doesn't know the areas"
     if target in CORE or target.startswith("_") or importer == "softly.algorithms.library":

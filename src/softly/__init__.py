@@ -30,6 +30,7 @@ from softly.sorting import (
     rank,
     sort,
     topk,
+    topk_values,
 )
 
 __version__ = "0.1.0"
@@ -73,5 +74,6 @@ __all__ = [
     "swap",
     "tnorms",
     "topk",
+    "topk_values",
     "where",
 ]

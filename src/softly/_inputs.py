@@ -8,7 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from softly import native
+
 _HALF = (torch.bfloat16, torch.float16)
+_AUTOCAST = ("cpu", "cuda", "xpu", "mps")
 
 
 def floating(x: Tensor, function: str, argument: str) -> Tensor:
@@ -21,18 +24,36 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
 
 
 def steepness(value: float | Tensor, function: str) -> float | Tensor:
-    """Refuse inverse temperatures that aren't positive and finite; a tensor, perhaps learned, is trusted."""
+    """Refuse inverse temperatures that aren't positive and finite.
+
+    Where a tensor can't be read, while compiling or under ``torch.func`` or on another device, NaN takes the place of
+    what is refused elsewhere: results are NaN then, instead of wrong.
+    """
     if isinstance(value, Tensor):
+        floating(value, function, "steepness")
+        read = native.data(value)
+        if read is None or read.device.type != "cpu":
+            return torch.where((value > 0) & (value < math.inf), value, math.nan)
+        if not (0 < read.item() < math.inf if read.numel() == 1 else bool(((read > 0) & (read < math.inf)).all())):
+            worst = read.flatten()[~((read > 0) & (read < math.inf)).flatten()][0].item()
+            raise ValueError(f"{function}: steepness must be positive and finite, got a tensor with {worst:g}.")
         return value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise TypeError(f"{function}: steepness must be a number or a tensor, got {type(value).__name__}.")
-    if not (value > 0 and math.isfinite(value)):
+    if not 0 < value < math.inf:
         raise ValueError(f"{function}: steepness must be positive and finite, got {value}.")
     return value
 
 
 def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Evaluate ``function`` in float32 where ``tensors`` are in half precision, and round its result back."""
+    """Evaluate ``function`` in float32 where ``tensors`` are in half precision, and round its result back.
+
+    Nothing in it is in less than that under autocast either.
+    """
+    device = tensors[0].device.type
+    if device in _AUTOCAST and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            return at_least_single(function, *tensors)
     dtype = tensors[0].dtype
     if dtype in _HALF and all(t.dtype == dtype for t in tensors):
         return function(*(t.float() for t in tensors)).to(dtype)
@@ -47,6 +68,12 @@ def large(x: Tensor) -> float:
 def any_infinite(x: Tensor) -> bool:
     """Whether an entry is infinite. A finite sum says no, and is many times faster to have than the answer itself."""
     return not math.isfinite(x.detach().sum()) and bool(x.isinf().any())
+
+
+def known_finite(x: Tensor) -> bool:
+    """Whether ``x`` can be read, and has no infinite entry."""
+    read = native.data(x)
+    return read is not None and not any_infinite(read)
 
 
 def finite(x: Tensor) -> Tensor:

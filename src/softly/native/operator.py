@@ -34,8 +34,8 @@ class Operator:
             None for an operator that has no derivative.
         reference: ``(*tensors, *constants) -> result`` in differentiable torch operations that don't depend on data.
         check: ``(*tensors, *constants)``; raises for arguments that the kernel must not see.
-        general: ``(regular, result)``, both with the arguments of ``reference``: where ``regular`` denies, which may
-            look at data, ``result`` takes the place of the kernel, in differentiable torch operations.
+        regular: ``(*tensors, *constants) -> bool``, which may look at data; where it denies, the reference takes the
+            place of the kernel.
         tensors: How many of the arguments are differentiated, the first ones; None where the first is a list of them.
         dtypes: Of the tensors that the kernels know.
     """
@@ -49,12 +49,12 @@ class Operator:
         backward: Callable[..., Any] | None,
         reference: Callable[..., Tensor],
         check: Callable[..., None] | None = None,
-        general: tuple[Callable[..., bool], Callable[..., Tensor]] | None = None,
+        regular: Callable[..., bool] | None = None,
         tensors: int | None = 1,
         dtypes: Sequence[torch.dtype] = _FULL,
     ) -> None:
         self.name, self.reference, self._shape, self._check = name, reference, shape, check
-        self._forward, self._backward, self._general = forward, backward, general
+        self._forward, self._backward, self._regular = forward, backward, regular
         self._tensors, self._dtypes = tensors, tuple(dtypes)
         self._leading = 1 if tensors is None else tensors
         self._op = self._register(name, forward, self._run, shape)
@@ -73,7 +73,8 @@ class Operator:
             if lifted(*everything) or (torch.is_grad_enabled() and self._needed(constants)):
                 return self.reference(*arguments)
             if not observed(*everything):
-                return self._direct(arguments)
+                fits = self._regular is None or self._regular(*arguments)
+                return self._direct(arguments) if fits else self.reference(*arguments)
         output = self._op(*arguments)
         return output[0] if isinstance(output, tuple) else output
 
@@ -122,11 +123,11 @@ class Operator:
             self._check(*arguments)
         arguments = _contiguous(arguments)
         xs, _ = self._split(arguments)
-        if self._native(xs, arguments) and self._same_device(arguments):
+        if self._native(xs, arguments):
             return self._forward(*arguments)
-        shapes = self._results(self._shape(*arguments))
-        result = (self.reference if self._regular(arguments) else self._general[1])(*arguments)  # type: ignore[index]
-        return (result.contiguous(), *(kept.zero_() for kept in shapes[1:])) if len(shapes) > 1 else result.contiguous()
+        result = self.reference(*arguments).contiguous()
+        _, *kept = self._results(self._shape(*arguments))
+        return (result, *(tensor.zero_() for tensor in kept)) if kept else result
 
     def _run_backward(self, grad: Tensor, *arguments: Any) -> Any:
         arguments = _contiguous(arguments)
@@ -145,11 +146,10 @@ class Operator:
                     f"softly.{self.name}_backward: {name} must be {expected.dtype} of shape {tuple(expected.shape)}, "
                     f"got {got.dtype} of shape {tuple(got.shape)}."
                 )
-        if self._native(xs, called) and self._same_device((grad, *arguments)):
+        if self._native(xs, called):
             return self._backward(grad.contiguous(), *arguments)  # type: ignore[misc]
-        function = self.reference if self._regular(called) else self._general[1]  # type: ignore[index]
         with _autograd_again():
-            found = self._pull(function, grad, xs, constants, wanted, create_graph=False)
+            found = self._pull(grad, xs, constants, wanted, create_graph=False)
         gradients = [x.new_empty(0) if g is None else g.contiguous() for g, x in zip(found, xs, strict=True)]
         return gradients[0] if single else gradients
 
@@ -168,7 +168,7 @@ class Operator:
         again = torch.is_grad_enabled()
         if again or lifted(grad, *xs):
             # The gradient itself is differentiated or transformed: the reference can do that, to any order.
-            return self._pull(self.reference, grad, xs, constants, wanted, create_graph=again)
+            return self._pull(grad, xs, constants, wanted, create_graph=again)
         run = self._backward if direct and not observed(grad, *xs) else self._backward_op
         if self._tensors == 1:
             return [run(grad.contiguous(), *xs, *kept, *constants)]  # type: ignore[misc]
@@ -177,7 +177,6 @@ class Operator:
 
     def _pull(
         self,
-        function: Callable[..., Tensor],
         grad: Tensor,
         xs: Sequence[Tensor],
         constants: Sequence[Any],
@@ -185,12 +184,12 @@ class Operator:
         *,
         create_graph: bool,
     ) -> list[Tensor | None]:
-        """The gradients of ``function``, by autograd."""
+        """The gradients of the reference, by autograd."""
         with torch.enable_grad():
             if not create_graph:
                 xs = [x.detach().requires_grad_(needed) for x, needed in zip(xs, wanted, strict=True)]
             chosen = [x for x, needed in zip(xs, wanted, strict=True) if needed]
-            result = function(*self._join(xs), *constants)
+            result = self.reference(*self._join(xs), *constants)
             found = iter(torch.autograd.grad(result, chosen, grad, create_graph=create_graph))
         return [next(found) if needed else None for needed in wanted]
 
@@ -218,14 +217,13 @@ class Operator:
         return any(x.requires_grad for x in tensors_in(constants))
 
     def _native(self, xs: Sequence[Tensor], arguments: Sequence[Any]) -> bool:
-        return library.module is not None and self._fit(xs) and self._regular(arguments)
-
-    def _regular(self, arguments: Sequence[Any]) -> bool:
-        return self._general is None or self._general[0](*arguments)
-
-    @staticmethod
-    def _same_device(arguments: Sequence[Any]) -> bool:
-        return all(x.device.type == "cpu" for x in tensors_in(arguments))
+        """Whether the kernels may see the arguments."""
+        return (
+            library.module is not None
+            and self._fit(xs)
+            and all(x.device.type == "cpu" for x in tensors_in(arguments))
+            and (self._regular is None or self._regular(*arguments))
+        )
 
     @staticmethod
     def _results(output: Any) -> tuple[Tensor, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from softly._cache import bounded
 from softly.sorting import networks as sorting
-from softly.sorting.networks import Layer, Network
+from softly.sorting.networks import Network
 
 __all__ = ["SelectionNetwork", "get", "names"]
 
 
-@dataclass(frozen=True, repr=False, eq=False)
 class SelectionNetwork(Network):
     """A comparator network that puts the largest values onto the wires ``outputs``.
 
@@ -27,7 +29,16 @@ class SelectionNetwork(Network):
         (22, 5273, 5)
     """
 
-    outputs: tuple[int, ...] = ()
+    _outputs: tuple[int, ...]
+
+    def __init__(self, n: int, layers: Sequence[Any], name: str = "custom", outputs: tuple[int, ...] = ()) -> None:
+        super().__init__(n, layers, name)
+        self.__dict__["_outputs"] = tuple(outputs)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The wires of the k largest values, from the largest."""
+        return self._outputs
 
     @property
     def k(self) -> int:
@@ -48,7 +59,7 @@ class SelectionNetwork(Network):
             for c in range(self.k - 1, 0, -1):
                 counts[c] |= counts[c - 1] & wire
             counts[0] |= wire
-        for i, j in (pair for layer in self.layers for pair in layer):
+        for i, j in self.wires.reshape(-1, 2).tolist():
             row[i], row[j] = row[i] & row[j], row[i] | row[j]
         return all(row[wire] == count for wire, count in zip(self.outputs, counts, strict=True))
 
@@ -88,31 +99,38 @@ def get(name: str, n: int, k: int) -> SelectionNetwork:
     return _build(name, n, k)
 
 
-@lru_cache(maxsize=256)
+sorting.register(names(), get)
+
+
+@bounded(64 << 20, size=lambda network: network.nbytes)
 def _build(name: str, n: int, k: int) -> SelectionNetwork:
     if name == "splitter":
-        return _splitter(n, k)
-    network = sorting.get(name, n)
-    outputs = tuple(range(n - 1, n - 1 - k, -1))
-    return SelectionNetwork(n, _reaching(network.layers, outputs), name, outputs)
+        layers, outputs = _splitter(n, k)
+    else:
+        outputs = tuple(range(n - 1, n - 1 - k, -1))
+        layers = _reaching(sorting.get(name, n), outputs)
+    return SelectionNetwork._made(n, layers, f"{name} {n} {k}", _outputs=outputs)
 
 
-def _reaching(layers: tuple[Layer, ...], outputs: tuple[int, ...]) -> tuple[Layer, ...]:
-    """The comparators that can reach an output."""
-    live, kept = set(outputs), []
-    for layer in reversed(layers):
-        needed = tuple(pair for pair in layer if live.intersection(pair))
-        live.update(wire for pair in needed for wire in pair)
+def _reaching(network: Network, outputs: tuple[int, ...]) -> list[np.ndarray]:
+    """The comparators that can reach an output, layer by layer."""
+    live = np.zeros(network.n, dtype=bool)
+    live[list(outputs)] = True
+    kept = []
+    for layer in reversed(np.split(network.wires.reshape(-1, 2), network.offsets[1:-1])):
+        needed = layer[live[layer].any(-1)]
+        live[needed] = True
         kept.append(needed)
-    return tuple(layer for layer in reversed(kept) if layer)
+    return [layer for layer in reversed(kept) if len(layer)]
 
 
-def _splitter(n: int, k: int) -> SelectionNetwork:
-    """Every wire knows a lower bound of its rank: of how many wires hold larger values for certain.
+def _splitter(n: int, k: int) -> tuple[list[np.ndarray], tuple[int, ...]]:
+    """The layers and the outputs.
 
-    A cascade over wires with equal bounds finds their largest and raises the bounds of the others; wires whose
-    bound reaches k are out. Cascades that don't share wires run in the same layers. In the end, one wire is left
-    for each bound below k, and the bound is its rank.
+    Every wire knows a lower bound of its rank: of how many wires hold larger values for certain. A cascade over wires
+    with equal bounds finds their largest and raises the bounds of the others; wires whose bound reaches k are out.
+    Cascades that don't share wires run in the same layers. In the end, one wire is left for each bound below k, and
+    the bound is its rank.
     """
     bound, free = [0] * n, [0] * n
     members: list[list[int]] = [list(range(n)), *([] for _ in range(k - 1))]  # by bound, in order of the wires
@@ -145,4 +163,4 @@ def _splitter(n: int, k: int) -> SelectionNetwork:
             for b in touched:
                 members[b].sort()
         sweep += 1
-    return SelectionNetwork(n, tuple(map(tuple, layers)), "splitter", tuple(wires[0] for wires in members))
+    return [np.array(layer).reshape(-1, 2) for layer in layers], tuple(wires[0] for wires in members)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from softly._compiling import constant_result
 from softly.distributions import Distribution
-from softly.minmax import symmetric
 from softly.selection import networks
-from softly.sorting.network_sort import careful_steepness, register, rows
-from softly.sorting.sorter import Sorter, Steepness
+from softly.sorting.network_sort import NetworkSorter
+from softly.sorting.sorter import Steepness
 
 __all__ = ["TopKNetwork"]
 
 
-class TopKNetwork(Sorter):
+class TopKNetwork(NetworkSorter):
     """A selection network with relaxed swaps (chapter 4): the rows of the k largest, at O(n k log n).
 
     As ``steepness -> inf`` rows are one-hot at ``torch.topk(x, k).indices``; at every steepness they sum to 1, and
@@ -26,6 +24,7 @@ class TopKNetwork(Sorter):
         distribution: Name or `Distribution`, symmetric.
         steepness: Inverse temperature, > 0. "auto" bounds the error of the whole network by a tenth of the
             standard deviation of the values.
+        straight_through: Whether values are hard, with soft gradients.
 
     Example:
         >>> softly.TopKNetwork(steepness=10.0).topk(torch.tensor([3.0, 1.0, 2.0]), 1)
@@ -38,29 +37,20 @@ class TopKNetwork(Sorter):
         *,
         distribution: str | Distribution = "cauchy",
         steepness: Steepness = 10.0,
+        straight_through: bool = False,
     ) -> None:
-        super().__init__(steepness=steepness)
+        super().__init__(distribution=distribution, steepness=steepness, straight_through=straight_through)
         if network not in networks.names():
             choices = ", ".join(networks.names())
             raise ValueError(f"softly.TopKNetwork: unknown network {network!r}; choose from {choices}.")
         self.network = network
-        self.distribution = symmetric(distribution, "softly.TopKNetwork")
 
-    def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return rows(x, _key(self.network, x.shape[-1], k), self.distribution, steepness, k)
+    def _key(self, n: int, k: int) -> str:
+        return f"{self.network} {n} {k}"
 
-    def _auto(self, n: int, k: int) -> float:
-        return careful_steepness(_key(self.network, n, k), self.distribution)
-
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+    def _matrix(self, x: Tensor, valid: Tensor | None) -> Tensor:
         raise TypeError(
             "softly.TopKNetwork: it selects without sorting; for sort, permutation and rank use SortingNetwork."
         )
 
-    def extra_repr(self) -> str:
-        return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
-
-
-@constant_result
-def _key(network: str, n: int, k: int) -> str:
-    return register(networks.get(network, n, k))
+    _sorted = _ranked = _log_matrix = _matrix

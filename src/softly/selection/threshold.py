@@ -7,8 +7,8 @@ from torch import Tensor
 
 from softly import _inputs, distributions, native
 from softly.distributions import Distribution
+from softly.distributions.kernels import codes, decode
 from softly.minmax import symmetric
-from softly.sorting.network_sort import codes, decode
 
 __all__ = ["soft_topk"]
 

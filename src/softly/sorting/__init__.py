@@ -4,7 +4,7 @@ from softly.sorting import metrics, networks
 from softly.sorting.annealing import Annealer
 from softly.sorting.baselines import approx_ndcg_loss, lambda_loss, listmle_loss, listnet_loss, ranknet_loss
 from softly.sorting.fastsort import FastSort
-from softly.sorting.functional import permutation, rank, sort, topk
+from softly.sorting.functional import permutation, rank, sort, topk, topk_values
 from softly.sorting.losses import ndcg_loss, ranking_loss, spearman_loss
 from softly.sorting.network_sort import SortingNetwork
 from softly.sorting.neuralsort import NeuralSort
@@ -37,4 +37,5 @@ __all__ = [
     "sort",
     "spearman_loss",
     "topk",
+    "topk_values",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from softly import native
+from softly import _inputs, native
+from softly.sorting.lists import FINITE, LOW, Lists
 from softly.sorting.sorter import Sorter, Steepness
 
 __all__ = ["FastSort"]
@@ -31,6 +32,7 @@ class FastSort(Sorter):
             projection, of ``exp`` of both vectors for values, and of ``exp(steepness * x)`` onto the permutahedron
             of ``(1, ..., n)`` for ranks: within a block it is a softmax, and smooth.
         steepness: Inverse regularisation strength, > 0, or "auto".
+        straight_through: Whether values are hard, with soft gradients.
 
     Example:
         >>> softly.FastSort(steepness=0.5).rank(torch.tensor([3.0, 1.0, 2.0]))
@@ -39,27 +41,37 @@ class FastSort(Sorter):
         tensor([1.5000, 2.0000, 2.5000])
     """
 
-    def __init__(self, *, regularization: str = "l2", steepness: Steepness = 1.0) -> None:
-        super().__init__(steepness=steepness)
+    def __init__(
+        self, *, regularization: str = "l2", steepness: Steepness = 1.0, straight_through: bool = False
+    ) -> None:
+        super().__init__(steepness=steepness, straight_through=straight_through)
         if regularization not in ("l2", "kl"):
             raise ValueError(f"softly.FastSort: regularization must be 'l2' or 'kl', got {regularization!r}.")
         self.regularization = regularization
 
-    def _values(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        if isinstance(self.steepness, str):
+    def _values(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        if isinstance(self._current_steepness(), str):
             # Ranks are pooled where steepness * gap < 1, values where steepness < gap: what "auto" is for ranks,
             # its inverse is for values.
             steepness = 1.0 / steepness
-        ranks = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        return _project(steepness * ranks, x, self.regularization == "kl")
+        z = steepness * torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+        if lists is not None:
+            # Ranks that are not finite are as far from the others as to be pooled with none of them.
+            far = 10.0 * _inputs.large(x)
+            z = torch.where(lists.ranks == FINITE, z, torch.where(lists.ranks == LOW, z - far, z + far))
+        return _project(z, x, self.regularization == "kl")
 
-    def _ranks(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        ranks = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+    def _ranks(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        n = x.shape[-1]
+        ranks = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
+        if lists is not None:
+            outside = torch.where(lists.ranks == LOW, 0.5, n + 1.0).to(x.dtype)
+            ranks = torch.where(lists.ranks == FINITE, ranks - lists.below, outside)
         if self.regularization == "kl":
             return _project(steepness * x, ranks.log(), True).exp()
         return _project(steepness * x, ranks, False)
 
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+    def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         raise TypeError(
             "softly.FastSort: it sorts and ranks without a permutation matrix; for permutation and topk use "
             "softly.SoftSort or softly.SortingNetwork."

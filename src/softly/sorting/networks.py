@@ -10,21 +10,25 @@ from __future__ import annotations
 import math
 import operator
 import random
-from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import chain, pairwise
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from softly._cache import bounded
 
 __all__ = ["Network", "get", "names"]
 
 Layer = tuple[tuple[int, int], ...]
 
+_CUSTOM = "custom"
+_BUDGET = 64 << 20  # of the comparators that are kept
+
 EXHAUSTIVE_WIRES = 16  # 2^16 patterns are 8 kB a wire; every further wire doubles that
 
 
-@dataclass(frozen=True)
 class Network:
     """A comparator network on ``n`` wires.
 
@@ -40,63 +44,97 @@ class Network:
         (((0, 1),), ((1, 2),), ((0, 1),))
     """
 
-    n: int
-    layers: tuple[Layer, ...]
-    name: str = "custom"
+    def __init__(self, n: int, layers: Sequence[Any], name: str = "custom") -> None:
+        if n < 1:
+            raise ValueError(f"softly.sorting.networks.Network: n must be >= 1, got {n}.")
+        pairs = [np.array([(i, j) for i, j in layer], dtype=np.int64).reshape(-1, 2) for layer in layers]
+        for position, layer in enumerate(pairs):
+            if layer.size and (layer.min() < 0 or layer.max() >= n):
+                raise ValueError(
+                    f"softly.sorting.networks.Network: layer {position} must use wires in [0, {n - 1}], "
+                    f"got {layer.min()} to {layer.max()}."
+                )
+            if np.unique(layer).size != layer.size:
+                raise ValueError(
+                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, "
+                    f"got {tuple(map(tuple, layer.tolist()))}."
+                )
+        self._set(n, pairs, name, None)
 
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"softly.sorting.networks.Network: n must be >= 1, got {self.n}.")
-        layers = tuple(tuple((i, j) for i, j in layer) for layer in self.layers)
-        for position, layer in enumerate(layers):
-            wires = list(chain.from_iterable(layer))
-            if not wires:
-                continue
-            if min(wires) < 0 or max(wires) >= self.n:
-                raise ValueError(
-                    f"softly.sorting.networks.Network: layer {position} must use wires in [0, {self.n - 1}], "
-                    f"got {min(wires)} to {max(wires)}."
-                )
-            if len(set(wires)) != len(wires):
-                raise ValueError(
-                    f"softly.sorting.networks.Network: layer {position} must use a wire at most once, got {layer}."
-                )
-        object.__setattr__(self, "layers", layers)
+    @classmethod
+    def _made(cls, n: int, layers: Sequence[np.ndarray], key: str, **more: Any) -> Self:
+        """A network of arrays of pairs, which are right, under the key by which `lookup` makes it again."""
+        network = cls.__new__(cls)
+        network._set(n, layers, key.split()[0], key, **more)
+        return network
+
+    def _set(self, n: int, layers: Sequence[np.ndarray], name: str, key: str | None, **more: Any) -> None:
+        wires = np.concatenate([np.empty((0, 2), np.int32), *layers]).astype(np.int32).ravel()
+        offsets = np.cumsum([0, *map(len, layers)], dtype=np.int32)
+        for array in (wires, offsets):
+            array.flags.writeable = False
+        self.__dict__.update(n=n, name=name, wires=wires, offsets=offsets, _key=key, **more)
+
+    _key: str | None
+    n: int
+    """Number of wires."""
+    name: str
+    """What the network is called."""
+    wires: np.ndarray
+    """All comparators, flat: ``i, j`` of the first, ``i, j`` of the second, ... as 32-bit integers."""
+    offsets: np.ndarray
+    """Where layers begin among the comparators, ``depth + 1`` 32-bit integers from 0 to ``size``."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a network can't be changed, and {name} can't be set")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Network) and self._identity == other._identity
 
     def __hash__(self) -> int:
         # Networks are keys of caches; hashing every comparator of a deep one would cost more than a sort.
         return hash((self.n, self.depth, self.size, self.name))
 
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return self.n, self.name, self.outputs, self.offsets.tobytes(), self.wires.tobytes()
+
     def __repr__(self) -> str:
-        return f"Network({self.name!r}, n={self.n}, depth={self.depth}, size={self.size})"
+        return f"{type(self).__name__}({self.name!r}, n={self.n}, depth={self.depth}, size={self.size})"
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of comparators, as Python's own tuples."""
+        pairs = list(map(tuple, self.wires.reshape(-1, 2).tolist()))
+        return tuple(tuple(pairs[begin:end]) for begin, end in pairwise(self.offsets.tolist()))
+
+    @cached_property
+    def key(self) -> str:
+        """The network as a text from which `lookup` makes it again, in any process."""
+        if self._key is not None:
+            return self._key
+        layers = ";".join(",".join(f"{i}-{j}" for i, j in layer) for layer in self.layers)
+        return f"{_CUSTOM} {self.n} {','.join(map(str, self.outputs))} {layers}".rstrip()
 
     @property
     def depth(self) -> int:
         """Number of layers."""
-        return len(self.layers)
+        return len(self.offsets) - 1
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Number of comparators."""
-        return sum(map(len, self.layers))
+        return len(self.wires) // 2
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the comparators take."""
+        return self.wires.nbytes + self.offsets.nbytes
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The wires of the results, from the largest."""
         return tuple(range(self.n - 1, -1, -1))
-
-    @cached_property
-    def wires(self) -> array:
-        """All comparators, flat: ``i, j`` of the first, ``i, j`` of the second, ... as 32-bit integers."""
-        return array("i", chain.from_iterable(chain.from_iterable(self.layers)))
-
-    @cached_property
-    def offsets(self) -> array:
-        """Where layers begin among the comparators, ``depth + 1`` 32-bit integers from 0 to ``size``."""
-        offsets = array("i", [0])
-        for layer in self.layers:
-            offsets.append(offsets[-1] + len(layer))
-        return offsets
 
     def apply(self, values: Sequence[Any]) -> list[Any]:
         """Run the hard network on a sequence of ``n`` values that can be ordered by ``<``.
@@ -106,7 +144,7 @@ class Network:
             [1, 2, 3, 4, 5]
         """
         row = self._row("apply", values)
-        for i, j in chain.from_iterable(self.layers):
+        for i, j in self.wires.reshape(-1, 2).tolist():
             if row[j] < row[i]:
                 row[i], row[j] = row[j], row[i]
         return row
@@ -121,7 +159,7 @@ class Network:
             seed: Seed of the random patterns.
         """
         row = zero_one_patterns(self.n, patterns, seed)
-        for i, j in chain.from_iterable(self.layers):
+        for i, j in self.wires.reshape(-1, 2).tolist():
             row[i], row[j] = row[i] & row[j], row[i] | row[j]
         return not any(low & ~high for low, high in pairwise(row))
 
@@ -209,63 +247,114 @@ def names() -> tuple[str, ...]:
     return tuple(_BUILDERS)
 
 
-@lru_cache(maxsize=256)
+def lookup(key: str) -> Network:
+    """The network of a key, `Network.key`: a family and its size, or all comparators of one that has no family."""
+    try:
+        name, n, *rest = key.split(" ", 3)
+        if name == _CUSTOM:
+            return _parsed(key)
+        if not rest:
+            return get(name, int(n))
+        (k,) = rest
+        return _families[name](name, int(n), int(k))
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"softly.sorting.networks: no network has the key {key[:80]!r}: {error}.") from None
+
+
+def resized(key: str, n: int) -> str:
+    """The key of the network that does the same for ``n`` wires; a network without a family has only one size."""
+    name, wires, *rest = key.split(" ", 2)
+    if int(wires) == n:
+        return key
+    if not has_sizes(key):
+        raise ValueError(f"softly.SortingNetwork: the network has {wires} wires, got {n} values.")
+    return " ".join((name, str(n), *(str(min(int(k), n)) for k in rest)))
+
+
+def has_sizes(key: str) -> bool:
+    """Whether there is a network like it for other numbers of wires."""
+    return not key.startswith(f"{_CUSTOM} ")
+
+
+# What has keys of three parts, "splitter 16 3", is made elsewhere.
+_families: dict[str, Callable[[str, int, int], Network]] = {}
+
+
+def register(names: Sequence[str], get: Callable[[str, int, int], Network]) -> None:
+    """Let `lookup` find networks of a name, a number of wires and a number of outputs."""
+    _families.update(dict.fromkeys(names, get))
+
+
+@bounded(_BUDGET, size=lambda network: network.nbytes)
+def _parsed(key: str) -> Network:
+    _, n, outputs, *layers = key.split(" ")
+    pairs = [
+        [tuple(map(int, pair.split("-"))) for pair in layer.split(",") if pair]
+        for layer in (layers[0].split(";") if layers else [])
+    ]
+    network = Network(int(n), pairs)
+    if tuple(map(int, outputs.split(","))) != network.outputs:
+        raise ValueError("its outputs are not those of a sorting network")
+    return network
+
+
+@bounded(_BUDGET, size=lambda network: network.nbytes)
 def _build(name: str, n: int) -> Network:
-    return Network(n, _BUILDERS[name](n), name)
+    return Network._made(n, list(_BUILDERS[name](n)), f"{name} {n}")
 
 
-def _odd_even(n: int) -> tuple[Layer, ...]:
-    return tuple(tuple((i, i + 1) for i in range(layer % 2, n - 1, 2)) for layer in range(n))
+def _nonempty(build: Callable[[int], Iterator[np.ndarray]]) -> Callable[[int], Iterator[np.ndarray]]:
+    return lambda n: filter(len, build(n))
 
 
-def _bitonic(n: int) -> tuple[Layer, ...]:
+def _pairs(i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    return np.stack((i, j), -1)
+
+
+def _odd_even(n: int) -> Iterator[np.ndarray]:
+    for layer in range(n):
+        first = np.arange(layer % 2, n - 1, 2)
+        yield _pairs(first, first + 1)
+
+
+def _bitonic(n: int) -> Iterator[np.ndarray]:
     power = (n - 1).bit_length()
     first = 2**power - n
-    layers = []
+    wires = np.arange(first, 2**power)
     for block in range(power):
         for stride in (2**p for p in range(block, -1, -1)):
-            layer = []
-            for wire in range(first, 2**power):
-                if wire & stride:
-                    continue
-                i, j = wire - first, wire + stride - first
-                descending = wire >> (block + 1) & 1
-                layer.append((j, i) if descending else (i, j))
-            layers.append(tuple(layer))
-    return tuple(layers)
+            low = wires[wires & stride == 0]
+            ends = _pairs(low - first, low + stride - first)
+            descending = (low >> (block + 1)) & 1 == 1
+            yield np.where(descending[:, None], ends[:, ::-1], ends)
 
 
-def _odd_even_merge(n: int) -> tuple[Layer, ...]:
-    layers = []
+def _odd_even_merge(n: int) -> Iterator[np.ndarray]:
     for p in (2**e for e in range((n - 1).bit_length())):  # merges sorted runs of p into runs of 2p
         stride = p
         while stride:
             start = stride % p
-            layers.append(
-                tuple(
-                    (i, i + stride)
-                    for i in range(start, n - stride)
-                    if not (i - start) & stride and i // (2 * p) == (i + stride) // (2 * p)
-                )
-            )
+            i = np.arange(start, n - stride)
+            i = i[((i - start) & stride == 0) & (i // (2 * p) == (i + stride) // (2 * p))]
+            yield _pairs(i, i + stride)
             stride //= 2
-    return tuple(layer for layer in layers if layer)
 
 
-def _pairwise(n: int) -> tuple[Layer, ...]:
+def _pairwise(n: int) -> Iterator[np.ndarray]:
     power = (n - 1).bit_length()
-    # Sort pairs, then pairs of pairs by their first members, ...
-    layers = [tuple((i, i + p) for i in range(n - p) if not i & p) for p in (2**e for e in range(power))]
+    for p in (2**e for e in range(power)):  # sort pairs, then pairs of pairs by their first members, ...
+        i = np.arange(n - p)
+        i = i[i & p == 0]
+        yield _pairs(i, i + p)
     for e in range(power - 2, -1, -1):  # ... and merge them back, from the widest spacing to neighbours
         p = 2**e
-        layers.extend(
-            tuple((j - reach * p, j) for j in range((reach + 1) * p, n) if not j & p)
-            for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1))
-        )
-    return tuple(layer for layer in layers if layer)
+        for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1)):
+            j = np.arange((reach + 1) * p, n)
+            j = j[j & p == 0]
+            yield _pairs(j - reach * p, j)
 
 
-def _optimal(n: int) -> tuple[Layer, ...]:
+def _optimal(n: int) -> Iterator[np.ndarray]:
     # Without their last wire, which keeps a +inf that enters on it, these networks sort one value less.
     known = min((size for size in _SHALLOWEST if size >= n), default=None)
     if known is None:
@@ -274,16 +363,16 @@ def _optimal(n: int) -> tuple[Layer, ...]:
             f"softly.sorting.networks.get: 'optimal' networks are known for n = {sizes}, got {n}; "
             f"'odd_even_merge' and 'pairwise' exist for every n."
         )
-    layers = (tuple((i, j) for i, j in layer if j < n) for layer in _SHALLOWEST[known])
-    return tuple(layer for layer in layers if layer)
+    for layer in _SHALLOWEST[known]:
+        yield np.array([(i, j) for i, j in layer if j < n]).reshape(-1, 2)
 
 
-_BUILDERS: dict[str, Callable[[int], tuple[Layer, ...]]] = {
+_BUILDERS: dict[str, Callable[[int], Iterator[np.ndarray]]] = {
     "odd_even": _odd_even,
     "bitonic": _bitonic,
-    "odd_even_merge": _odd_even_merge,
-    "pairwise": _pairwise,
-    "optimal": _optimal,
+    "odd_even_merge": _nonempty(_odd_even_merge),
+    "pairwise": _nonempty(_pairwise),
+    "optimal": _nonempty(_optimal),
 }
 
 _SHALLOWEST: dict[int, tuple[Layer, ...]] = {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from softly import distributions
+from softly.sorting.lists import Lists
 from softly.sorting.sorter import Sorter, Steepness
 
 __all__ = ["NeuralSort"]
@@ -23,6 +26,7 @@ class NeuralSort(Sorter):
         num_samples: Number of draws, or None for the deterministic operator.
         scale: Scale of the noise, > 0.
         generator: Source of the noise, on the device of the inputs.
+        straight_through: Whether values are hard, with soft gradients.
 
     Example:
         >>> softly.NeuralSort(steepness=1.0).permutation(torch.tensor([1.0, 0.0]))
@@ -37,8 +41,9 @@ class NeuralSort(Sorter):
         num_samples: int | None = None,
         scale: float = 1.0,
         generator: torch.Generator | None = None,
+        straight_through: bool = False,
     ) -> None:
-        super().__init__(steepness=steepness)
+        super().__init__(steepness=steepness, straight_through=straight_through)
         if num_samples is not None and num_samples < 1:
             raise ValueError(f"softly.NeuralSort: num_samples must be >= 1 or None, got {num_samples}.")
         if not scale > 0:
@@ -47,25 +52,33 @@ class NeuralSort(Sorter):
         self.scale = scale
         self.generator = generator
 
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return self._ranked(x, steepness, 1, x.shape[-1])
+    def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        return self._mean(torch.softmax(_logits(self._samples(x) * steepness, lists), -1))
+
+    def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        logarithms = torch.log_softmax(_logits(self._samples(x) * steepness, lists), -1)
+        if self.num_samples is None:
+            return logarithms
+        return torch.logsumexp(logarithms, 0) - math.log(self.num_samples)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        n = x.shape[-1]
-        return self._ranked(x, steepness, n - k + 1, n).flip(-2)
+        return self._mean(torch.softmax(_logits(self._samples(x) * steepness, None)[..., -k:, :], -1)).flip(-2)
 
-    def _ranked(self, x: Tensor, steepness: float | Tensor, first: int, last: int) -> Tensor:
-        """Rows ``first`` to ``last`` of the matrix."""
+    def _samples(self, x: Tensor) -> Tensor:
+        """``x`` with noise, (samples, ...), or itself."""
         if self.num_samples is None:
-            return _toward(x * steepness, first, last)
+            return x
         noise = distributions.get("gumbel_max").sample(
             (self.num_samples, *x.shape), generator=self.generator, dtype=x.dtype
         )
-        return _toward((x + self.scale * noise.to(x.device)) * steepness, first, last).mean(0)
+        return x + self.scale * noise.to(x.device)
+
+    def _mean(self, P: Tensor) -> Tensor:
+        return P if self.num_samples is None else P.mean(0)
 
 
-def _toward(x: Tensor, first: int, last: int) -> Tensor:
-    return torch.softmax(-misplacement(x)[..., first - 1 : last, :], -1)
+def _logits(x: Tensor, lists: Lists | None) -> Tensor:
+    return -misplacement(x) if lists is None else lists.masked(-misplacement(x))
 
 
 def misplacement(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import native
+from softly.sorting.lists import Lists
 from softly.sorting.neuralsort import misplacement
 from softly.sorting.sorter import Sorter, Steepness
 
@@ -34,6 +35,7 @@ class SinkhornSort(Sorter):
             than ``max_iterations`` would be needed.
         max_iterations: How many to take at most; while compiling or under ``torch.func``, where nothing may
             depend on data, so many are taken.
+        straight_through: Whether values are hard, with soft gradients.
 
     Example:
         >>> softly.SinkhornSort(steepness=1.0).permutation(torch.tensor([1.0, 0.0]))
@@ -41,8 +43,15 @@ class SinkhornSort(Sorter):
                 [0.7311, 0.2689]])
     """
 
-    def __init__(self, *, steepness: Steepness = 10.0, tolerance: float = 1e-6, max_iterations: int = 20) -> None:
-        super().__init__(steepness=steepness)
+    def __init__(
+        self,
+        *,
+        steepness: Steepness = 10.0,
+        tolerance: float = 1e-6,
+        max_iterations: int = 20,
+        straight_through: bool = False,
+    ) -> None:
+        super().__init__(steepness=steepness, straight_through=straight_through)
         if not tolerance > 0:
             raise ValueError(f"softly.SinkhornSort: tolerance must be positive, got {tolerance}.")
         if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
@@ -50,29 +59,37 @@ class SinkhornSort(Sorter):
         self.tolerance = tolerance
         self.max_iterations = max_iterations
 
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+    def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        return torch.softmax(self._solved(x, steepness, lists), -1)
+
+    def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        return torch.log_softmax(self._solved(x, steepness, lists), -1)
+
+    def _solved(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        """The logits with the potentials of the columns; a softmax over rows is the matrix."""
         logits = _logits(x, steepness)
-        fixed = torch.compiler.is_compiling() or native.transformed(x)
+        logits = logits if lists is None else lists.masked(logits)
+        read = native.data(logits) is not None and not native.transformed(logits)
         tolerance = max(self.tolerance, _rounding(x))
         g = torch.zeros_like(x).detach()
         for _ in range(self.max_iterations):
             P = torch.softmax(logits.detach() + g.unsqueeze(-2), -1)
-            if not fixed and not bool((_residual(P) > tolerance).any()):
+            if read and not bool((_residual(P) > tolerance).any()):
                 break
             g = g + _newton(P)
         for _ in range(2):
             P = torch.softmax(logits + g.unsqueeze(-2), -1)
             g = g + _newton(P)
-        P = torch.softmax(logits + g.unsqueeze(-2), -1)
-        if not fixed:
-            residual = _residual(P.detach())
+        solved = logits + g.unsqueeze(-2)
+        if read:
+            residual = _residual(torch.softmax(solved.detach(), -1))
             if bool((residual > tolerance).any()):
                 warnings.warn(
                     f"softly.SinkhornSort: after {self.max_iterations} iterations sums of columns are off by "
                     f"{float(residual.amax()):.1e}, more than the tolerance {tolerance:.1e}: raise max_iterations.",
-                    stacklevel=4,
+                    stacklevel=6,
                 )
-        return P
+        return solved
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, tolerance={self.tolerance}, max_iterations={self.max_iterations}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from softly.sorting.lists import Lists
 from softly.sorting.sorter import Sorter
 
 __all__ = ["SoftSort"]
@@ -18,6 +19,7 @@ class SoftSort(Sorter):
 
     Args:
         steepness: Inverse temperature, > 0, or "auto".
+        straight_through: Whether values are hard, with soft gradients.
 
     Example:
         >>> softly.SoftSort(steepness=1.0).permutation(torch.tensor([1.0, 0.0]))
@@ -25,14 +27,18 @@ class SoftSort(Sorter):
                 [0.7311, 0.2689]])
     """
 
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return _toward(torch.sort(x, -1).values, x, steepness)
+    def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        return torch.softmax(_logits(torch.sort(x, -1).values, x, steepness, lists), -1)
+
+    def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        return torch.log_softmax(_logits(torch.sort(x, -1).values, x, steepness, lists), -1)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return _toward(torch.topk(x, k, -1).values, x, steepness)
+        return torch.softmax(_logits(torch.topk(x, k, -1).values, x, steepness, None), -1)
 
 
-def _toward(values: Tensor, x: Tensor, steepness: float | Tensor) -> Tensor:
+def _logits(values: Tensor, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
     """Rows for the order statistics ``values``."""
     values, x = values * steepness, x * steepness
-    return torch.softmax(-(values.unsqueeze(-1) - x.unsqueeze(-2)).abs(), -1)
+    logits = -(values.unsqueeze(-1) - x.unsqueeze(-2)).abs()
+    return logits if lists is None else lists.masked(logits)

@@ -3,49 +3,49 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from softly import _inputs, native
+from softly._steepness import Steep, Steepness
+from softly._straight_through import straight_through
+from softly.sorting.lists import FINITE, HIGH, LOW, Lists
 
-Steepness = float | Tensor | str
+__all__ = ["Sorter", "Steepness"]
 
 
-class Sorter(torch.nn.Module):
+class Sorter(Steep):
     """A differentiable sorting operator.
 
     Every sorter relaxes sorting to a matrix of probabilities: ``P[rank, input]`` is how likely the input has that
     rank, rows go from the smallest to the largest, and ``P @ x`` is the sorted vector. As ``steepness -> inf`` it
     is the permutation matrix of ``torch.sort``. Calling a sorter sorts.
 
-    A subclass defines ``_permutation(x, steepness)`` for finite ``x`` of shape (..., n), and overrides
-    ``_values``, ``_ranks`` and ``_topk`` where there is a cheaper way than through the matrix.
+    A subclass defines ``_permutation(x, steepness, lists)`` for finite ``x`` of shape (..., n), and overrides
+    ``_values``, ``_ranks`` and ``_topk`` where there is a cheaper way than through the matrix. ``lists`` is None where
+    all entries are there and finite.
 
     Lists of unequal length share a tensor with ``lengths`` or a boolean ``mask`` of their entries. Each is
     sorted as if it were alone, so that padding never gets probability: its columns are 0, and so are the rows,
     values and ranks behind a list's end. Entries at -inf and inf have the first and last ranks, shared evenly, and
-    leave the others to be sorted as if alone. Both are read on the host: while compiling or under ``torch.func``
-    there are no lists of unequal length, and infinities act as very large numbers.
+    leave the others to be sorted as if alone. That holds compiled and under ``torch.func`` too.
 
     Args:
         steepness: Inverse temperature, > 0; a tensor or parameter can be learned; "auto" adapts to the spread
             and number of the values.
+        straight_through: Whether values are those of the hard operator, with the gradients of the soft one.
 
     Example:
         >>> softly.SoftSort(steepness=4.0).permutation(torch.tensor([3.0, 1.0, 2.0])).argmax(-1)
         tensor([1, 2, 0])
     """
 
-    def __init__(self, *, steepness: Steepness = 10.0) -> None:
-        super().__init__()
-        name = f"softly.{type(self).__name__}"
-        if isinstance(steepness, str):
-            if steepness != "auto":
-                raise ValueError(f"{name}: steepness must be a positive number or 'auto', got {steepness!r}.")
-        else:
-            steepness = _inputs.steepness(steepness, name)
-        self.steepness = steepness
+    def __init__(self, *, steepness: Steepness = 10.0, straight_through: bool = False) -> None:
+        super().__init__(steepness, name=f"softly.{type(self).__name__}", auto=True)
+        self.straight_through = straight_through
 
     def forward(self, x: Tensor) -> Tensor:
         return self.sort(x)
@@ -75,7 +75,8 @@ class Sorter(torch.nn.Module):
             tensor([3., 2., 1.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "sort")
-        return _moved(self._each(rows, valid, "values", descending), -1, dim)
+        result = self._relaxed(lambda y: self._sorted(y, valid), lambda y: _hard_values(y, valid), rows)
+        return _moved(_reversed(result, rows, valid, -1) if descending else result, -1, dim)
 
     def permutation(
         self,
@@ -104,7 +105,38 @@ class Sorter(torch.nn.Module):
                     [0.8668, 0.0159, 0.1173]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "permutation")
-        return self._each(rows, valid, "matrix", descending)
+        result = self._relaxed(lambda y: self._matrix(y, valid), lambda y: _hard_matrix(y, valid), rows)
+        return _reversed(result, rows, valid, -2) if descending else result
+
+    def log_permutation(
+        self,
+        x: Tensor,
+        *,
+        dim: int = -1,
+        descending: bool = False,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The logarithms of `permutation`, right where probabilities underflow: what losses are made of.
+
+        As ``steepness -> inf`` entries go to 0 where the permutation matrix is 1 and to -inf elsewhere; rows of their
+        exponentials sum to 1.
+
+        Args:
+            x: (..., n, ...) Values.
+            dim: The dimension that is sorted; the others, in their order, come first in the result.
+            descending: Rank 0 is the largest, by the same relaxation read backwards.
+            lengths: (...) Lengths of lists that are padded at their end, of the shape of ``x`` without ``dim``.
+            mask: Where ``x`` holds an entry, of the shape of ``x``; what isn't there has -inf.
+
+        Example:
+            >>> softly.SoftSort(steepness=200.0).log_permutation(torch.tensor([1.0, 0.0]))
+            tensor([[-200.,    0.],
+                    [   0., -200.]])
+        """
+        rows, valid = self._rows(x, dim, lengths, mask, "log_permutation")
+        result = _inputs.at_least_single(lambda y: self._log_matrix(y, valid), rows)
+        return _reversed(result, rows, valid, -2) if descending else result
 
     def rank(
         self,
@@ -131,7 +163,11 @@ class Sorter(torch.nn.Module):
             tensor([3., 1., 2.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "rank")
-        return _moved(self._each(rows, valid, "ranks", descending), -1, dim)
+        result = self._relaxed(lambda y: self._ranked(y, valid), lambda y: _hard_ranks(y, valid), rows)
+        if descending:
+            total = rows.shape[-1] if valid is None else valid.sum(-1, keepdim=True)
+            result = total + 1 - result if valid is None else torch.where(valid, total + 1 - result, result)
+        return _moved(result, -1, dim)
 
     def topk(
         self,
@@ -160,25 +196,71 @@ class Sorter(torch.nn.Module):
                     [0.1065, 0.1065, 0.7870]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "topk")
-        n = rows.shape[-1]
-        if isinstance(k, bool) or not isinstance(k, int):
-            raise TypeError(f"softly.topk: k must be an integer, got {type(k).__name__}.")
-        if not 1 <= k <= n:
-            raise ValueError(f"softly.topk: k must be in [1, {n}], got {k}.")
-        return self._each(rows, valid, "rows", True, k)
+        k = _count(k, rows.shape[-1])
+        return self._relaxed(lambda y: self._top(y, valid, k), lambda y: _hard_top(y, valid, k), rows)
 
-    def _permutation(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+    def topk_values(
+        self,
+        x: Tensor,
+        k: int,
+        *,
+        dim: int = -1,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The relaxed values of the k largest, from the largest: ``topk(x, k) @ x``, of the shape of ``x`` but for dim.
+
+        As ``steepness -> inf`` this is ``torch.topk(x, k, dim).values``.
+
+        Args:
+            x: (..., n, ...) Values.
+            k: How many, in [1, n].
+            dim: The dimension that is searched.
+            lengths: (...) Lengths of lists that are padded at their end, of the shape of ``x`` without ``dim``.
+            mask: Where ``x`` holds an entry, of the shape of ``x``.
+
+        Example:
+            >>> softly.SoftSort(steepness=50.0).topk_values(torch.tensor([3.0, 1.0, 2.0]), 2)
+            tensor([3., 2.])
+        """
+        rows, valid = self._rows(x, dim, lengths, mask, "topk_values")
+        k = _count(k, rows.shape[-1])
+
+        def soft(y: Tensor) -> Tensor:
+            P = self._top(y, valid, k)
+            entries = Lists(y, valid).entries
+            values = (P @ torch.where(entries == FINITE, y, 0.0).unsqueeze(-1)).squeeze(-1)
+            low, high = (torch.where((entries == kind).unsqueeze(-2), P, 0.0).sum(-1) > 0 for kind in (LOW, HIGH))
+            return torch.where(low, -torch.inf, torch.where(high, torch.inf, values))
+
+        def hard(y: Tensor) -> Tensor:
+            return _reversed(_hard_values(y, valid), y, valid, -1)[..., :k]
+
+        return _moved(self._relaxed(soft, hard, rows), -1, dim)
+
+    # What a subclass defines: rows of finite entries, or with `lists` such that large numbers stand for the others ---
+
+    def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         raise AttributeError(f"{type(self).__name__} defines no permutation")
 
-    def _values(self, x: Tensor, steepness: float | Tensor) -> Tensor:
-        return (self._permutation(x, steepness) @ x.unsqueeze(-1)).squeeze(-1)
+    def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        raise TypeError(f"{self._name}: it has no matrix of probabilities, and so no logarithm of one.")
 
-    def _ranks(self, x: Tensor, steepness: float | Tensor) -> Tensor:
+    def _values(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        P = self._permutation(x, steepness, lists)
+        return (P @ (x if lists is None else torch.where(lists.entries == FINITE, x, 0.0)).unsqueeze(-1)).squeeze(-1)
+
+    def _ranks(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
+        """Ranks from 1, of finite entries among each other."""
         ranks = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        return (ranks @ self._permutation(x, steepness)).reshape(x.shape)
+        P = self._permutation(x, steepness, lists)
+        if lists is not None:
+            ranks = torch.where(lists.ranks == FINITE, ranks - lists.below, 0.0).unsqueeze(-2)
+            return (ranks @ P).squeeze(-2)
+        return (ranks @ P).reshape(x.shape)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return self._permutation(x, steepness).flip(-2)[..., :k, :]
+        return self._permutation(x, steepness, None).flip(-2)[..., :k, :]
 
     def _auto(self, n: int, k: int) -> float:
         """The steepness at which "auto" sorts ``n`` values of unit standard deviation, or selects k of them.
@@ -188,11 +270,78 @@ class Sorter(torch.nn.Module):
         """
         return n / math.sqrt(12.0)
 
-    def _steepness(self, x: Tensor, k: int) -> float | Tensor:
-        if not isinstance(self.steepness, str):
-            return self.steepness
-        spread = x.detach().std(-1, keepdim=True, correction=0)
-        return self._auto(x.shape[-1], k) / torch.where(spread > 0, spread, 1.0)
+    # Rows with whatever entries ----------------------------------------------------------------------------------
+
+    def _lists(self, x: Tensor, valid: Tensor | None) -> Lists | None:
+        return None if valid is None and _inputs.known_finite(x) else Lists(x, valid)
+
+    def _sorted(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._values(x, self._dial(x, None), None)
+        return lists.values(self._values(lists.filled(x), self._dial(x, lists), lists))
+
+    def _matrix(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._permutation(x, self._dial(x, None), None)
+        return lists.present(self._permutation(lists.filled(x), self._dial(x, lists), lists))
+
+    def _log_matrix(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._log_permutation(x, self._dial(x, None), None)
+        return lists.present(self._log_permutation(lists.filled(x), self._dial(x, lists), lists), -torch.inf)
+
+    def _ranked(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._ranks(x, self._dial(x, None), None)
+        return lists.expected_ranks(self._ranks(lists.filled(x), self._dial(x, lists), lists))
+
+    def _top(self, x: Tensor, valid: Tensor | None, k: int) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._topk(x, self._dial(x, None, k), k)
+        P = lists.present(self._permutation(lists.filled(x), self._dial(x, lists, k), lists))
+        return lists.from_largest(P, -2)[..., :k, :]
+
+    def _dial(self, x: Tensor, lists: Lists | None, k: int | None = None) -> float | Tensor:
+        """The steepness for rows of ``x``: a number, or a tensor that multiplies them."""
+        steepness, n = self._current_steepness(), x.shape[-1]
+        if isinstance(steepness, str):
+            return self._automatic(x, lists, n if k is None else k)
+        if isinstance(steepness, Tensor):
+            if steepness.ndim and (
+                steepness.ndim > x.ndim
+                or steepness.shape[-1] != 1
+                or any(s not in (1, m) for s, m in zip(steepness.shape[::-1], x.shape[::-1], strict=False))
+            ):
+                raise ValueError(
+                    f"{self._name}: a steepness that is a tensor must be a single number or have one for each list, "
+                    f"of shape {(*x.shape[:-1], 1)}, got {tuple(steepness.shape)}."
+                )
+            return _inputs.steepness(steepness, self._name)
+        return steepness
+
+    def _automatic(self, x: Tensor, lists: Lists | None, k: int) -> Tensor:
+        n = x.shape[-1]
+        if lists is None:
+            spread = x.detach().std(-1, keepdim=True, correction=0)
+            return self._auto(n, k) / torch.where(spread > 0, spread, 1.0)
+        finite, count = lists.entries == FINITE, lists.count.clamp(min=1)
+        entries = torch.where(finite, x.detach(), 0.0)
+        mean = entries.sum(-1, keepdim=True) / count
+        spread = (torch.where(finite, entries - mean, 0.0).square().sum(-1, keepdim=True) / count).sqrt()
+        return self._auto_by_count(lists, n, k) / torch.where(spread > 0, spread, 1.0)
+
+    def _auto_by_count(self, lists: Lists, n: int, k: int) -> Tensor:
+        table = torch.tensor([self._auto(count, min(k, count)) if count else 1.0 for count in range(n + 1)])
+        return table.to(lists.count.device)[lists.count]
+
+    def _relaxed(self, soft: Callable[[Tensor], Tensor], hard: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        result = _inputs.at_least_single(soft, x)
+        return straight_through(hard(x.detach()), result) if self.straight_through else result
 
     def _rows(
         self, x: Tensor, dim: int, lengths: Tensor | None, mask: Tensor | None, method: str
@@ -214,10 +363,10 @@ class Sorter(torch.nn.Module):
                     f"{name}: lengths must be integers of shape {tuple(rows.shape[:-1])}, "
                     f"got {lengths.dtype} of shape {tuple(lengths.shape)}."
                 )
-            if ((lengths < 0) | (lengths > rows.shape[-1])).any():
+            read = native.data(lengths)
+            if read is not None and ((read < 0) | (read > rows.shape[-1])).any():
                 raise ValueError(
-                    f"{name}: lengths must be in [0, {rows.shape[-1]}], "
-                    f"got {int(lengths.min())} to {int(lengths.max())}."
+                    f"{name}: lengths must be in [0, {rows.shape[-1]}], got {int(read.min())} to {int(read.max())}."
                 )
             return rows, torch.arange(rows.shape[-1], device=x.device) < lengths.unsqueeze(-1)
         if mask is not None:
@@ -229,84 +378,66 @@ class Sorter(torch.nn.Module):
             return rows, mask.movedim(dim, -1)
         return rows, None
 
-    def _each(self, x: Tensor, valid: Tensor | None, what: str, descending: bool, k: int = 0) -> Tensor:
-        """Sort every row of ``x``: all at once if they are alike, otherwise in groups of one length."""
-        # While compiling or transformed nothing may depend on data: infinities then act as very large numbers.
-        fixed = torch.compiler.is_compiling() or native.transformed(x)
-        if valid is None and fixed:
-            return _inputs.at_least_single(lambda y: self._alike(_inputs.finite(y), 0, 0, what, descending, k), x)
-        if valid is None and not _inputs.any_infinite(x):
-            return _inputs.at_least_single(lambda y: self._alike(y, 0, 0, what, descending, k), x)
-        return _inputs.at_least_single(lambda y: self._grouped(y, valid, what, descending, k), x)
-
-    def _alike(self, x: Tensor, below: int, above: int, what: str, descending: bool, k: int) -> Tensor:
-        """Sort rows of finite entries, each with so many entries at -inf and at +inf behind them.
-
-        Those have the first and the last ranks, shared evenly; the finite entries are sorted as if alone.
-        """
-        n = x.shape[-1]
-        steepness = self._steepness(x, min(k, n) or n)
-        batch, total = x.shape[:-1], n + below + above
-        if what == "values":
-            result = self._values(x, steepness) if n else x
-            if below or above:
-                lowest, highest = x.new_full((*batch, below), -torch.inf), x.new_full((*batch, above), torch.inf)
-                result = torch.cat([lowest, result, highest], -1)
-            return result.flip(-1) if descending else result
-        if what == "ranks":
-            result = (self._ranks(x, steepness) if n else x) + below
-            if below or above:
-                lowest = x.new_full((*batch, below), 0.5 * (1 + below))
-                highest = x.new_full((*batch, above), below + n + 0.5 * (1 + above))
-                result = torch.cat([result, lowest, highest], -1)
-            return total + 1.0 - result if descending else result
-        if what == "matrix":
-            middle = self._permutation(x, steepness) if n else x.new_zeros(*batch, 0, 0)
-            middle = middle.flip(-2) if descending else middle
-        else:
-            middle = self._topk(x, steepness, min(k, n)) if n else x.new_zeros(*batch, 0, 0)
-        if below or above:
-            lowest = x.new_zeros(below, total)
-            lowest[:, n : n + below] = 1.0 / max(below, 1)
-            highest = x.new_zeros(above, total)
-            highest[:, n + below :] = 1.0 / max(above, 1)
-            ends = (highest, lowest) if descending else (lowest, highest)
-            first, last = (end.expand(*batch, *end.shape) for end in ends)
-            middle = torch.cat([first, torch.nn.functional.pad(middle, (0, below + above)), last], -2)
-        return middle[..., :k, :] if what == "rows" else middle
-
-    def _grouped(self, x: Tensor, valid: Tensor | None, what: str, descending: bool, k: int) -> Tensor:
-        n, flat = x.shape[-1], x.reshape(-1, x.shape[-1])
-        kept = torch.ones_like(flat, dtype=torch.bool) if valid is None else valid.reshape(-1, n)
-        low, high = kept & (flat == -torch.inf), kept & (flat == torch.inf)
-        kind = torch.where(low, 1, torch.where(high, 2, torch.where(kept, 0, 3)))
-        # Finite entries first, then -inf, inf and padding, each in their order.
-        order = torch.argsort(kind, dim=-1, stable=True)
-        packed = torch.where(kind == 0, flat, 0.0).gather(-1, order)
-        counts = torch.stack([(kind == 0).sum(-1), low.sum(-1), high.sum(-1)], -1)
-        parts, members = [], []
-        for count in torch.unique(counts, dim=0):
-            finite, below, above = count.tolist()
-            group = (counts == count).all(-1).nonzero().squeeze(-1)
-            part = self._alike(packed[group, :finite], below, above, what, descending, k)
-            missing = n - finite - below - above
-            shape = {"values": (0, missing), "ranks": (0, missing), "matrix": (0, missing, 0, missing)}
-            rows = (0, missing, 0, k - part.shape[-2]) if what == "rows" else shape[what]
-            parts.append(torch.nn.functional.pad(part, rows))
-            members.append(group)
-        if not parts:  # an empty batch
-            return self._alike(x, 0, 0, what, descending, k)
-        result = torch.cat(parts)[torch.argsort(torch.cat(members))]
-        if what != "values":  # put the inputs back where they were
-            place = torch.argsort(order, dim=-1)
-            place = place.reshape(len(place), *[1] * (result.ndim - 2), n).expand_as(result)
-            result = result.gather(-1, place)
-        return result.reshape(*x.shape[:-1], *result.shape[1:])
-
     def extra_repr(self) -> str:
-        return f"steepness={self.steepness}"
+        through = ", straight_through=True" if self.straight_through else ""
+        return f"steepness={self.steepness}{through}"
 
 
 def _moved(x: Tensor, source: int, destination: int) -> Tensor:
     """``x.movedim``, which costs as much as a small sort even where nothing moves."""
     return x if (source - destination) % x.ndim == 0 else x.movedim(source, destination)
+
+
+def _count(k: int, n: int) -> int:
+    try:
+        number = operator.index(k)
+    except TypeError:
+        number = None
+    if number is None or isinstance(k, bool):
+        raise TypeError(f"softly.topk: k must be an integer, got {type(k).__name__}.")
+    if not 1 <= number <= n:
+        raise ValueError(f"softly.topk: k must be in [1, {n}], got {number}.")
+    return number
+
+
+def _reversed(result: Tensor, x: Tensor, valid: Tensor | None, dim: int) -> Tensor:
+    """``result`` from the last rank to the first; what is absent stays behind."""
+    return result.flip(dim) if valid is None else Lists(x, valid).from_largest(result, dim)
+
+
+# The hard operators ----------------------------------------------------------------------------------------------
+
+
+def _hard_order(x: Tensor, valid: Tensor | None) -> Tensor:
+    if valid is not None:
+        x = torch.where(valid, x, torch.inf)
+        absent_last = torch.argsort((~valid).to(torch.uint8), dim=-1, stable=True)
+        return absent_last.gather(-1, torch.argsort(x.gather(-1, absent_last), dim=-1, stable=True))
+    return torch.argsort(x, dim=-1, stable=True)
+
+
+def _hard_values(x: Tensor, valid: Tensor | None) -> Tensor:
+    values = x.gather(-1, _hard_order(x, valid))
+    return values if valid is None else torch.where(_hard_present(valid), values, 0.0)
+
+
+def _hard_present(valid: Tensor) -> Tensor:
+    return torch.arange(valid.shape[-1], device=valid.device) < valid.sum(-1, keepdim=True)
+
+
+def _hard_matrix(x: Tensor, valid: Tensor | None) -> Tensor:
+    matrix = _one_hot(_hard_order(x, valid))
+    return matrix if valid is None else matrix & _hard_present(valid).unsqueeze(-1)
+
+
+def _hard_ranks(x: Tensor, valid: Tensor | None) -> Tensor:
+    ranks = torch.argsort(_hard_order(x, valid), dim=-1) + 1
+    return ranks if valid is None else torch.where(valid, ranks, 0)
+
+
+def _hard_top(x: Tensor, valid: Tensor | None, k: int) -> Tensor:
+    return _reversed(_hard_matrix(x, valid), x, valid, -2)[..., :k, :]
+
+
+def _one_hot(index: Tensor) -> Tensor:
+    return index.unsqueeze(-1) == torch.arange(index.shape[-1], device=index.device)

@@ -70,6 +70,16 @@ def test_scipy_agrees(name):
     assert d.support == pytest.approx(judge.support())
 
 
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "logistic", "hyperbolic_secant", "cauchy"])
+def test_small_probabilities_have_their_digits(name):
+    d, judge = distributions.get(name), JUDGES[name]
+    x = torch.linspace(-37, -1, 73, dtype=torch.float64)
+    np.testing.assert_allclose(d.cdf(x), judge.cdf(x), rtol=1e-12, atol=0)
+    np.testing.assert_allclose(d.sf(-x), judge.sf(-x), rtol=1e-12, atol=0)
+    single = torch.linspace(-12, -1, 23)
+    np.testing.assert_allclose(d.cdf(single), judge.cdf(single.double()), rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("name", JUDGES)
 def test_scipy_agrees_on_log_cdf(name):
     d, judge = distributions.get(name), JUDGES[name]

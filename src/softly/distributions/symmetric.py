@@ -173,7 +173,7 @@ class Gaussian(Symmetric):
     """
 
     def _cdf(self, x: Tensor) -> Tensor:
-        return torch.special.ndtr(x)
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * x)  # torch's ndtr has no digits below -8
 
     def _log_tail(self, x: Tensor) -> Tensor:
         # Far out the asymptotic series has all digits, of derivatives too, where the CDF underflows or loses them.
@@ -185,7 +185,7 @@ class Gaussian(Symmetric):
         for factor in (13.0, 11.0, 9.0, 7.0, 5.0, 3.0):
             series = r * (1.0 - factor * series)
         beyond = -0.5 * y * y - torch.log(-y) - 0.5 * math.log(2.0 * math.pi) + torch.log1p(-series)
-        return torch.where(far, beyond, torch.log(torch.special.ndtr(torch.where(far, border, x))))
+        return torch.where(far, beyond, torch.log(self._cdf(torch.where(far, border, x))))
 
     def _pdf(self, x: Tensor) -> Tensor:
         return torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)

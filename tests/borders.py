@@ -218,6 +218,7 @@ def fork(row: Row) -> None:
     child = os.fork()
     if not child:
         try:
+            torch.set_num_threads(1)  # as workers of a DataLoader do: torch's own threads don't survive a fork
             close(f(*tensors), before)
             os._exit(0)
         except BaseException:

@@ -334,12 +334,14 @@ def _sorter_rows(
         "permutation": _order,
         "rank": lambda x: x.argsort(-1).argsort(-1) + 1,
         "topk": lambda x: _order(x).flip(-2)[..., :2, :],
+        "log_permutation": _order,
     }
 
     def function(method: str) -> Callable[..., Tensor]:
         def run(x: Tensor, *, dim: int = -1, **chosen: Any) -> Tensor:
             arguments = (2,) if method == "topk" else ()
-            return getattr(make(**chosen), method)(x, *arguments, dim=dim)
+            result = getattr(make(**chosen), method)(x, *arguments, dim=dim)
+            return result.exp() if method.startswith("log") else result
 
         return run
 
@@ -361,7 +363,7 @@ def _sorter_rows(
             other=other,
             takes_dim=method in ("sort", "rank"),
             shortest=2 if method == "topk" else 1,
-            native_op=native_ops[method] if codes else None,
+            native_op=native_ops.get(method) if codes else None,
             **options,
         )
         for method, limit in limits.items()

@@ -1,5 +1,6 @@
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.stats as st
@@ -67,6 +68,96 @@ def test_scipy_agrees(name):
     u = u[1 - u > 1e-10]  # above, scipy loses digits that symmetry keeps
     np.testing.assert_allclose(d.icdf(u), judge.ppf(u), rtol=1e-6, atol=1e-9)
     assert d.support == pytest.approx(judge.support())
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "logistic", "hyperbolic_secant", "cauchy"])
+def test_small_probabilities_have_their_digits(name):
+    d, judge = distributions.get(name), JUDGES[name]
+    x = torch.linspace(-37, -1, 73, dtype=torch.float64)
+    np.testing.assert_allclose(d.cdf(x), judge.cdf(x), rtol=1e-12, atol=0)
+    np.testing.assert_allclose(d.sf(-x), judge.sf(-x), rtol=1e-12, atol=0)
+    single = torch.linspace(-12, -1, 23)
+    np.testing.assert_allclose(d.cdf(single), judge.cdf(single.double()), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_scipy_agrees_on_log_cdf(name):
+    d, judge = distributions.get(name), JUDGES[name]
+    tails = torch.logspace(-6, 3.5, 300, dtype=torch.float64)
+    x = torch.cat([-tails, torch.linspace(-12, 12, 301, dtype=torch.float64), tails])
+    with np.errstate(all="ignore"):
+        expected = torch.as_tensor(judge.logcdf(x))
+    # Below this, some of scipy's take the logarithm of what has all but underflowed.
+    known = (expected > -690) | torch.full(x.shape, name in ("gaussian", "logistic", "cauchy"))
+    torch.testing.assert_close(d.log_cdf(x)[known], expected[known], rtol=1e-9, atol=1e-14)
+    outside = x < d.support[0]
+    assert d.log_cdf(x)[outside].eq(-math.inf).all()
+    assert d.log_cdf(torch.tensor([-math.inf, math.inf])).tolist() == [-math.inf, 0]
+    assert d.log_cdf(torch.tensor(math.nan)).isnan()
+
+
+@pytest.mark.parametrize(("name", "slope"), [("laplace", 1.0), ("logistic", 1.0), ("hyperbolic_secant", math.pi / 2)])
+def test_exponential_tails_in_logarithms(name, slope):
+    """Far below 0 the logarithm of the CDF is a line."""
+    x = torch.tensor([-60.0, -800.0, -1e6, -1e15], dtype=torch.float64, requires_grad=True)
+    value = distributions.get(name).log_cdf(x)
+    offset = {"laplace": -math.log(2), "logistic": 0.0, "hyperbolic_secant": math.log(2 / math.pi)}[name]
+    torch.testing.assert_close(value, slope * x + offset, rtol=1e-15, atol=0)
+    (first,) = torch.autograd.grad(value.sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.full_like(first, slope))
+    if first.requires_grad:
+        (second,) = torch.autograd.grad(first.sum(), x)
+        assert second.abs().max() < 1e-20
+
+
+def test_the_gaussian_tail_in_logarithms():
+    """(log Φ)' = φ/Φ and (log Φ)'' = -φ/Φ (x + φ/Φ), by continued fractions of mpmath's digits."""
+    mpmath.mp.dps = 60
+    points = [-1e6, -1e4, -300.0, -40.0, -20.5, -20.0, -19.5, -10.0, -5.0, -1.0, 0.0, 3.0, 40.0]
+    x = torch.tensor(points, dtype=torch.float64, requires_grad=True)
+    value = distributions.get("gaussian").log_cdf(x)
+    (first,) = torch.autograd.grad(value.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+    (third,) = torch.autograd.grad(second.sum(), x)
+    assert third.isfinite().all()
+    for z, f, g in zip(points, first.tolist(), second.tolist(), strict=True):
+        z = mpmath.mpf(z)
+        if z > -100:
+            density, below = mpmath.npdf(z), mpmath.ncdf(z)
+            ratio = density / below
+            assert f == pytest.approx(float(ratio), rel=1e-10, abs=1e-300)
+            assert g == pytest.approx(float(-ratio * (z + ratio)), rel=1e-8, abs=1e-300)
+        else:
+            assert f == pytest.approx(float(-z), rel=1e-3)
+            assert g == pytest.approx(-1, abs=1e-4)
+
+
+@variants
+def test_log_cdf_is_the_logarithm_of_cdf(d):
+    x = points(d).requires_grad_()
+    torch.testing.assert_close(d.log_cdf(x), d.cdf(x).log())
+    (slope,) = torch.autograd.grad(d.log_cdf(x).sum(), x)
+    torch.testing.assert_close(slope, d.pdf(x) / d.cdf(x), rtol=1e-6, atol=1e-9)
+    assert torch.autograd.gradcheck(d.log_cdf, x)
+    assert torch.autograd.gradgradcheck(d.log_cdf, x, atol=1e-4)
+    torch.testing.assert_close(torch.func.vmap(d.log_cdf)(x), d.log_cdf(x))
+    tangents = torch.func.jvp(d.log_cdf, (x.detach(),), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(tangents, slope)
+    single = d.log_cdf(x.detach().float())
+    torch.testing.assert_close(single.double(), d.log_cdf(x.detach()), rtol=1e-4, atol=1e-5)
+    for far in (-1e4, 1e4):
+        y = torch.full((2,), far, dtype=torch.float64, requires_grad=True)
+        (grad,) = torch.autograd.grad(d.log_cdf(y).clamp(min=-1e300).sum(), y)
+        assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_log_cdf_compiles(name):
+    d = distributions.get(name)
+    x = torch.linspace(-3.1, 3.1, 9, dtype=torch.float64, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(d.log_cdf, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), d.log_cdf(x))
 
 
 @pytest.mark.parametrize("shape", [0.2, 1.0, 2.0, 30.0])

@@ -32,6 +32,9 @@ class GumbelMax(Distribution):
     def _cdf(self, x: Tensor) -> Tensor:
         return torch.exp(-self._decay(x))
 
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        return -torch.exp(-torch.clamp(x, min=-0.9 * math.log(torch.finfo(x.dtype).max)))
+
     def _sf(self, x: Tensor) -> Tensor:
         return -torch.expm1(-self._decay(x))
 

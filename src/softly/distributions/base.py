@@ -22,8 +22,8 @@ class Distribution:
     """A probability distribution on the real line, seen through its CDF.
 
     ``cdf(steepness * x)`` tends to the Heaviside step as ``steepness -> inf``, for every family. Subclasses
-    define ``_cdf``, ``_pdf``, ``_icdf`` and ``_score``, and ``_sf`` and ``_isf`` where ``1 - cdf`` and
-    ``icdf(1 - u)`` would lose the upper tail.
+    define ``_cdf``, ``_pdf``, ``_icdf`` and ``_score``, ``_sf`` and ``_isf`` where ``1 - cdf`` and ``icdf(1 - u)``
+    would lose the upper tail, and ``_log_cdf`` where ``cdf`` underflows in the lower one.
 
     Example:
         >>> d = softly.distributions.get("logistic")
@@ -44,6 +44,11 @@ class Distribution:
 
     def _sf(self, x: Tensor) -> Tensor:
         return 1.0 - self._cdf(x)
+
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        p = self._cdf(x)
+        upper = p > 0.5
+        return torch.where(upper, torch.log1p(-torch.where(upper, self._sf(x), 0.5)), log(torch.where(upper, 0.5, p)))
 
     def _pdf(self, x: Tensor) -> Tensor:
         raise AttributeError(f"{type(self).__name__} defines no pdf")
@@ -74,6 +79,24 @@ class Distribution:
             tensor(9.3576e-14)
         """
         return _evaluate(self._sf, x, "sf")
+
+    def log_cdf(self, x: Tensor) -> Tensor:
+        """The logarithm of `cdf`, accurate in both tails; -inf, with derivative 0, where that is 0.
+
+        Of the families on the whole line it is finite wherever ``x`` is, and of "gaussian", "laplace", "logistic" and
+        "hyperbolic_secant" also where `cdf` underflows.
+
+        Example:
+            >>> softly.distributions.get("gaussian").log_cdf(torch.tensor([-40.0, 0.0, 2.0]))
+            tensor([-8.0461e+02, -6.9315e-01, -2.3013e-02])
+        """
+        _inputs.floating(x, "softly.distributions.log_cdf", "the argument")
+
+        def held(y: Tensor) -> Tensor:
+            ends = torch.where(y > 0, 0.0, -torch.inf).to(y.dtype)
+            return torch.where(y.isinf(), ends, self._log_cdf(_inputs.finite(y)))
+
+        return _inputs.at_least_single(held, x)
 
     def pdf(self, x: Tensor) -> Tensor:
         """The derivative of `cdf`.
@@ -248,6 +271,9 @@ class Squared(Distribution):
     def _cdf(self, x: Tensor) -> Tensor:
         return self.base._cdf(_signed_square(x))
 
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        return self.base._log_cdf(_signed_square(x))
+
     def _sf(self, x: Tensor) -> Tensor:
         return self.base._sf(_signed_square(x))
 
@@ -282,6 +308,9 @@ class Shifted(Distribution):
     def _cdf(self, x: Tensor) -> Tensor:
         return self.base._cdf(x + self.shift)
 
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        return self.base._log_cdf(x + self.shift)
+
     def _sf(self, x: Tensor) -> Tensor:
         return self.base._sf(x + self.shift)
 
@@ -299,6 +328,12 @@ class Shifted(Distribution):
 
     def _from_uniform(self, u: Tensor, generator: torch.Generator | None) -> Tensor:
         return self.base._from_uniform(u, generator) - self.shift
+
+
+def log(p: Tensor) -> Tensor:
+    """The logarithm, with derivative 0 at 0, where it is -inf."""
+    zero = p <= 0
+    return torch.where(zero, -torch.inf, torch.log(torch.where(zero, 1.0, p)))
 
 
 def lower(x: Tensor) -> Tensor:

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from softly import _clamped
-from softly.distributions.base import Distribution, bisect, differentiable_root, lower
+from softly.distributions.base import Distribution, bisect, differentiable_root, log, lower
 
 
 class Symmetric(Distribution):
-    """A family given by its lower half: ``_tail`` is the CDF at ``x <= 0`` and ``_quantile`` inverts it."""
+    """A family given by its lower half: ``_tail`` is the CDF at ``x <= 0`` and ``_quantile`` inverts it.
+
+    ``_log_tail`` is the logarithm of ``_tail``, defined where that underflows.
+    """
 
     symmetric = True
     peaked = True
@@ -33,6 +36,13 @@ class Symmetric(Distribution):
 
     def _sf(self, x: Tensor) -> Tensor:
         return self._cdf(-x)
+
+    def _log_tail(self, x: Tensor) -> Tensor:
+        return log(self._cdf(x))
+
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        below = lower(x)
+        return torch.where(x > 0, torch.log1p(-self._cdf(below)), self._log_tail(below))
 
     def _icdf(self, u: Tensor) -> Tensor:
         upper = u > 0.5
@@ -103,6 +113,10 @@ class CubicHermite(Symmetric):
         y = torch.clamp(0.5 + 0.5 * x, 0.0, 1.0)
         return y * y * (3.0 - 2.0 * y)
 
+    def _log_tail(self, x: Tensor) -> Tensor:
+        y = torch.clamp(0.5 + 0.5 * x, min=0.0)
+        return 2.0 * log(y) + torch.log(3.0 - 2.0 * y)
+
     def _pdf(self, x: Tensor) -> Tensor:
         y = torch.clamp(0.5 + 0.5 * x, 0.0, 1.0)
         return 3.0 * y * (1.0 - y)
@@ -159,7 +173,19 @@ class Gaussian(Symmetric):
     """
 
     def _cdf(self, x: Tensor) -> Tensor:
-        return torch.special.ndtr(x)
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * x)  # torch's ndtr has no digits below -8
+
+    def _log_tail(self, x: Tensor) -> Tensor:
+        # Far out the asymptotic series has all digits, of derivatives too, where the CDF underflows or loses them.
+        border = -20.0 if x.dtype == torch.float64 else -10.0
+        far = x < border
+        y = torch.where(far, x, border)
+        r = 1.0 / (y * y)
+        series = r
+        for factor in (13.0, 11.0, 9.0, 7.0, 5.0, 3.0):
+            series = r * (1.0 - factor * series)
+        beyond = -0.5 * y * y - torch.log(-y) - 0.5 * math.log(2.0 * math.pi) + torch.log1p(-series)
+        return torch.where(far, beyond, torch.log(self._cdf(torch.where(far, border, x))))
 
     def _pdf(self, x: Tensor) -> Tensor:
         return torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
@@ -183,6 +209,9 @@ class Laplace(Symmetric):
     def _tail(self, x: Tensor) -> Tensor:
         return 0.5 * torch.exp(x)
 
+    def _log_tail(self, x: Tensor) -> Tensor:
+        return x - math.log(2.0)
+
     def _pdf(self, x: Tensor) -> Tensor:
         return 0.5 * torch.exp(lower(x))
 
@@ -205,6 +234,9 @@ class Logistic(Symmetric):
     def _cdf(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x)
 
+    def _log_tail(self, x: Tensor) -> Tensor:
+        return x - torch.log1p(torch.exp(x))
+
     def _pdf(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x) * torch.sigmoid(-x)
 
@@ -226,6 +258,13 @@ class HyperbolicSecant(Symmetric):
 
     def _tail(self, x: Tensor) -> Tensor:
         return (2.0 / math.pi) * torch.atan(torch.exp((0.5 * math.pi) * x))
+
+    def _log_tail(self, x: Tensor) -> Tensor:
+        # log atan(e^y), which is y up to a square of e^y that is lost in rounding where that is small.
+        y = (0.5 * math.pi) * x
+        far = y < -10.0
+        near = torch.log(torch.atan(torch.exp(torch.where(far, 0.0, y))))
+        return math.log(2.0 / math.pi) + torch.where(far, y - torch.exp(2.0 * y) / 3.0, near)
 
     def _pdf(self, x: Tensor) -> Tensor:
         decay = torch.exp((0.5 * math.pi) * lower(x))
@@ -277,6 +316,9 @@ class Reciprocal(Symmetric):
 
     def _tail(self, x: Tensor) -> Tensor:
         return 0.5 / (1.0 - x)
+
+    def _log_tail(self, x: Tensor) -> Tensor:
+        return -math.log(2.0) - torch.log1p(-x)
 
     def _pdf(self, x: Tensor) -> Tensor:
         tail = 1.0 / (1.0 - lower(x))
@@ -342,6 +384,9 @@ class Art(Distribution):
 
     def _cdf(self, x: Tensor) -> Tensor:
         return self.base._cdf(self._replace(x))
+
+    def _log_cdf(self, x: Tensor) -> Tensor:
+        return self.base._log_cdf(self._replace(x))
 
     def _sf(self, x: Tensor) -> Tensor:
         return self.base._sf(self._replace(x))

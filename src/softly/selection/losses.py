@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from softly import _inputs, native
+from softly import _inputs, _logarithms, native
 from softly.selection.sorters import get_selector
 from softly.sorting.graded import REDUCTIONS
 from softly.sorting.sorter import Sorter
@@ -152,7 +152,7 @@ class TopKCrossEntropy(torch.nn.Module):
         """The logarithm of the probability that each ranked class is accepted, (batch, m)."""
         first, rest = p_k[:, :1], p_k[:, 1:]
         if self.top1 == "sort":
-            return _log(self._accepted(scores.gather(-1, ranked), p_k))
+            return _logarithms.floor(self._log_accepted(scores.gather(-1, ranked), p_k))
         normalizer = _logsumexp(scores)
         fixed = torch.compiler.is_compiling() or native.transformed(scores)  # nothing may depend on data then
         if fixed or not math.isfinite(normalizer.detach().sum()):
@@ -163,21 +163,24 @@ class TopKCrossEntropy(torch.nn.Module):
         if p_k.shape[-1] == 1:
             return log_softmax
         if self.top1 == "softmax":
-            accepted = self._accepted(ranked_scores, torch.cat([0 * first, rest], -1))
-            return torch.logaddexp(_log(first) + log_softmax, _log(accepted))
+            accepted = self._log_accepted(ranked_scores, torch.cat([0 * first, rest], -1))
+            return _logarithms.floor(_logarithms.add(_logarithms.log(first) + log_softmax, accepted))
         share = 1.0 - first
         later = torch.where(share > 0, rest / torch.where(share > 0, share, 1.0), 0.0)
-        accepted = _log(self._accepted(ranked_scores, torch.cat([0 * first, later], -1)))
+        accepted = _logarithms.floor(self._log_accepted(ranked_scores, torch.cat([0 * first, later], -1)))
         return first * log_softmax + torch.where(share > 0, share * accepted, 0.0)
 
-    def _accepted(self, scores: Tensor, p_k: Tensor) -> Tensor:
-        """Σ_k p_k[k] Σ_{r <= k} P[r, c] for the ranked classes: rank r counts for all k >= r."""
+    def _log_accepted(self, scores: Tensor, p_k: Tensor) -> Tensor:
+        """log Σ_k p_k[k] Σ_{r <= k} P[r, c] for the ranked classes: rank r counts for all k >= r."""
         k = p_k.shape[-1]
         if k > scores.shape[-1]:
             raise ValueError(f"softly.TopKCrossEntropy: p_k reaches to k = {k}, got only {scores.shape[-1]} classes.")
-        P = self.sorter.topk(scores, k)
-        at_least = p_k.flip(-1).cumsum(-1).flip(-1)
-        return (at_least.unsqueeze(-1) * P).sum(-2)  # for matrices this small, faster than a product of them
+        at_least = p_k.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1)
+        if self.sorter.monotonic:
+            # Tails as heavy as that don't underflow. For matrices this small, faster than a product of them.
+            return _logarithms.log((at_least * self.sorter.topk(scores, k)).sum(-2))
+        rows = self.sorter.log_topk(scores, k).clamp(min=_logarithms.NOTHING)
+        return torch.logsumexp(_logarithms.log(at_least) + rows, -2)
 
 
 _FEW = 64  # up to which a list of the best so far beats a partial sort
@@ -230,11 +233,6 @@ _logsumexp = native.Operator(
     backward=_logsumexp_backward,
     reference=lambda x: torch.logsumexp(x, -1, keepdim=True),
 )
-
-
-def _log(x: Tensor) -> Tensor:
-    """The logarithm, finite at 0."""
-    return torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))
 
 
 def _distribution_over_k(p_k: Sequence[float] | Sequence[Sequence[float]] | Tensor, function: str) -> Tensor:

@@ -49,6 +49,11 @@ class FastSort(Sorter):
             raise ValueError(f"softly.FastSort: regularization must be 'l2' or 'kl', got {regularization!r}.")
         self.regularization = regularization
 
+    @property
+    def monotonic(self) -> bool:
+        """Always: isotonic regression is."""
+        return True
+
     def _values(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         if isinstance(self._current_steepness(), str):
             # Ranks are pooled where steepness * gap < 1, values where steepness < gap: what "auto" is for ranks,

@@ -83,19 +83,19 @@ class Lists:
         index = (self.place - self.below).clamp(0, packed.shape[-1] - 1)
         return self.values(packed.gather(-1, index))
 
-    def unpacked_matrix(self, packed: Tensor) -> Tensor:
-        """Rows for every rank, (..., n, n), from those of packed entries, which begin at 0."""
+    def unpacked_matrix(self, packed: Tensor, log: bool = False) -> Tensor:
+        """Rows for every rank, (..., n, n), from those of packed entries, which begin at 0; or their logarithms."""
         index = (self.place - self.below).clamp(0, packed.shape[-2] - 1)
-        return self._unpacked(packed, index, self.ranks)
+        return self._unpacked(packed, index, self.ranks, log)
 
-    def unpacked_top(self, packed: Tensor, k: int) -> Tensor:
+    def unpacked_top(self, packed: Tensor, k: int, log: bool = False) -> Tensor:
         """Rows for the k largest, (..., k, n), from those of the largest packed entries (..., at most k, n)."""
         place = self.place[:k]
         kinds = self.ranks.gather(-1, (self.total - 1 - place).clamp(min=0))
         kinds = torch.where(place < self.total, kinds, ABSENT)
-        return self._unpacked(packed, (place - self.above).clamp(0, packed.shape[-2] - 1), kinds)
+        return self._unpacked(packed, (place - self.above).clamp(0, packed.shape[-2] - 1), kinds, log)
 
-    def _unpacked(self, packed: Tensor, index: Tensor, kinds: Tensor) -> Tensor:
+    def _unpacked(self, packed: Tensor, index: Tensor, kinds: Tensor, log: bool) -> Tensor:
         n = packed.shape[-1]
         rows = packed.gather(-2, index.unsqueeze(-1).expand(*index.shape, n))
         columns = torch.argsort(self._order, -1).unsqueeze(-2).expand(rows.shape)
@@ -104,4 +104,6 @@ class Lists:
         size = torch.where(kind == LOW, self.below.unsqueeze(-1), self.above.unsqueeze(-1)).clamp(min=1)
         even = torch.where(kind == ABSENT, 0.0, 1.0 / size).to(rows.dtype)
         same = kind == self.entries.unsqueeze(-2)
+        if log:
+            return torch.where(same, torch.where(kind == FINITE, rows, even.log()), -torch.inf)
         return torch.where(same, torch.where(kind == FINITE, rows, even), 0.0)

@@ -19,6 +19,7 @@ from softly._cache import bounded
 from softly._compiling import constant_result
 from softly.distributions import Distribution
 from softly.distributions.kernels import codes, decode
+from softly.sorting import network_logarithms as logarithms
 from softly.sorting import network_reference as reference
 from softly.sorting import networks
 from softly.sorting.lists import Lists
@@ -48,6 +49,42 @@ def rows(
 ) -> Tensor:
     """The rows of the network's k largest outputs, or their sums by ``weights`` (m, k)."""
     return _run(_rows, _any_rows, x, valid, key, distribution, steepness, k, weights)
+
+
+_SMALL = 1e-8
+"""Down to which entries of a matrix in float64 have at least half of their digits."""
+
+
+def log_matrix(
+    x: Tensor, valid: Tensor | None, key: str, distribution: Distribution, steepness: float | Tensor
+) -> Tensor:
+    """The logarithms of the permutation matrices, computed in float64."""
+    if distribution.swap_is_monotonic and _regular(x, valid) and not native.transformed(x):
+        # Heavy tails hardly ever need more than the digits of the matrix, which has kernels.
+        P = matrix(x.double(), None, key, distribution, steepness)
+        known = native.data(P)
+        if known is not None and (known > _SMALL).all():
+            return torch.log(P).to(x.dtype)
+
+    def again(y: Tensor, size: str) -> Tensor:
+        return _more_rows(log_matrix(y, None, size, distribution, 1.0), x.shape[-1])
+
+    dense = lambda y, network: logarithms.matrix(y, network, distribution)  # noqa: E731
+    unpacked = lambda lists, packed: lists.unpacked_matrix(packed, log=True)  # noqa: E731
+    return _any(x.double() * steepness, valid, key, dense, again, unpacked).to(x.dtype)
+
+
+def log_rows(
+    x: Tensor, valid: Tensor | None, key: str, distribution: Distribution, steepness: float | Tensor, k: int
+) -> Tensor:
+    """The logarithms of the rows of the network's k largest outputs, computed in float64."""
+
+    def again(y: Tensor, size: str) -> Tensor:
+        return _more_rows(log_rows(y, None, size, distribution, 1.0, min(k, y.shape[-1])), k)
+
+    dense = lambda y, network: logarithms.rows(y, network, distribution, k)  # noqa: E731
+    unpacked = lambda lists, packed: lists.unpacked_top(packed, k, log=True)  # noqa: E731
+    return _any(x.double() * steepness, valid, key, dense, again, unpacked).to(x.dtype)
 
 
 def _run(

@@ -1,7 +1,8 @@
 """Relaxed comparator networks in torch operations: what the kernels compute, for any device and derivative.
 
 With partner[i] the other wire of i's comparator, or i itself, a layer is y + w (y[partner] - y): the matrix of a
-layer is I + w (swap - I) with the same w on both wires of a comparator. Rows of P follow the same rule.
+layer is (1 - w) I + w swap with the same w on both wires of a comparator. Rows of P follow the same rule, with both
+probabilities from their own tails of the distribution, so that small entries of P keep their digits.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def wiring(key: str, like: Tensor) -> Wiring:
 
 def wiring_by_count(key: str, like: Tensor, count: Tensor) -> Wiring:
     """The same for rows of which only the first ``count`` (..., 1) entries are sorted."""
-    partners, signs, outputs = (torch.tensor(t, device=like.device) for t in _tables(key))
+    partners, signs, outputs = (torch.as_tensor(t, device=like.device) for t in _tables(key))
 
     def chosen(table: Tensor) -> Tensor:
         # Not by indexing: a single number, as vmap makes one of them, would be read.
@@ -63,9 +64,9 @@ def values(x: Tensor, network: Wiring, distribution: Distribution, steepness: fl
 
 def matrix(x: Tensor, network: Wiring, distribution: Distribution, steepness: float) -> Tensor:
     """The permutation matrix."""
-    P = _constant(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.unsqueeze(-1))
-    for other, weight in _swaps(x * steepness, network, distribution)[1]:
-        P = P + weight.unsqueeze(-1) * (_at(P, other, -2) - P)
+    P = constant(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.unsqueeze(-1))
+    for other, z, cross in _swaps(x * steepness, network, distribution)[1]:
+        P = distribution._cdf(-z).unsqueeze(-1) * P + cross.unsqueeze(-1) * at(P, other, -2)
     return P
 
 
@@ -76,31 +77,37 @@ def rows(
     wires = torch.arange(x.shape[-1], device=x.device)
     rows = (network.outputs[..., :k].unsqueeze(-1) == wires).to(x.dtype)
     rows = rows if weights is None else weights @ rows
-    rows = _constant(rows, x.unsqueeze(-2))
-    for other, weight in reversed(_swaps(x * steepness, network, distribution)[1]):
-        rows = rows + weight.unsqueeze(-2) * (_at(rows, other, -1) - rows)
+    rows = constant(rows, x.unsqueeze(-2))
+    for other, z, cross in reversed(_swaps(x * steepness, network, distribution)[1]):
+        rows = distribution._cdf(-z).unsqueeze(-2) * rows + cross.unsqueeze(-2) * at(rows, other, -1)
     return rows
 
 
-def _swaps(y: Tensor, network: Wiring, distribution: Distribution) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-    """The values behind the last layer, and each layer's partners with their probabilities of swapping."""
-    swaps = []
+def _swaps(y: Tensor, network: Wiring, distribution: Distribution) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """The values behind the last layer, and each layer's partners, z and probabilities F(z) of swapping."""
+    swaps: list[tuple[Tensor, ...]] = []
     for other, sign in network.layers:
-        difference = (y.index_select(-1, other) if other.ndim == 1 else y.gather(-1, other)) - y
-        weight = distribution._cdf(-sign * difference)
-        y = y + weight * difference
-        swaps.append((other, weight))
+        difference = partners(y, other) - y
+        z = -sign * difference
+        cross = distribution._cdf(z)
+        y = y + cross * difference
+        swaps.append((other, z, cross))
     return y, swaps
 
 
-def _at(matrices: Tensor, other: Tensor, dim: int) -> Tensor:
+def partners(y: Tensor, other: Tensor) -> Tensor:
+    """The values on the wires of the partners."""
+    return y.index_select(-1, other) if other.ndim == 1 else y.gather(-1, other)
+
+
+def at(matrices: Tensor, other: Tensor, dim: int) -> Tensor:
     """The rows (-2) or columns (-1) of the partners."""
     if other.ndim == 1:
         return matrices.index_select(dim, other)
     return matrices.gather(dim, other.unsqueeze(-3 - dim).expand(matrices.shape))
 
 
-def _constant(value: Tensor, y: Tensor) -> Tensor:
+def constant(value: Tensor, y: Tensor) -> Tensor:
     """``value``, broadcast to ``y`` and with derivative 0 in it: a single wire has no comparator to bring one."""
     return torch.where(torch.ones((), dtype=torch.bool, device=y.device), value, y)
 

@@ -28,11 +28,27 @@ class NetworkSorter(Sorter):
         """Which network sorts ``n`` values, or selects k of them, as a text that operators can carry."""
         raise AttributeError(f"{type(self).__name__} defines no networks")
 
+    @property
+    def monotonic(self) -> bool:
+        """That of the distribution: whether its swap is, which heavy tails are needed for."""
+        return bool(self.distribution.swap_is_monotonic)
+
+    def error_bound(self, n: int, k: int | None = None) -> float | None:
+        """Of values: every layer adds at most ``swap_error / steepness`` of the distribution; None for "auto"."""
+        if isinstance(self.steepness, str):
+            return None
+        steepness = self.steepness.detach().min() if isinstance(self.steepness, Tensor) else self.steepness
+        depth = networks.lookup(self._key(n, n if k is None else k)).depth
+        return self.distribution.swap_error * depth / float(steepness)
+
     def _sorted(self, x: Tensor, valid: Tensor | None) -> Tensor:
         return network_operators.values(x, valid, *self._choices(x, valid, x.shape[-1]))
 
     def _matrix(self, x: Tensor, valid: Tensor | None) -> Tensor:
         return network_operators.matrix(x, valid, *self._choices(x, valid, x.shape[-1]))
+
+    def _log_matrix(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        return network_operators.log_matrix(x, valid, *self._choices(x, valid, x.shape[-1]))
 
     def _ranked(self, x: Tensor, valid: Tensor | None) -> Tensor:
         n = x.shape[-1]
@@ -45,6 +61,9 @@ class NetworkSorter(Sorter):
 
     def _top(self, x: Tensor, valid: Tensor | None, k: int) -> Tensor:
         return network_operators.rows(x, valid, *self._choices(x, valid, k), k)
+
+    def _log_top(self, x: Tensor, valid: Tensor | None, k: int) -> Tensor:
+        return network_operators.log_rows(x, valid, *self._choices(x, valid, k), k)
 
     def _choices(self, x: Tensor, valid: Tensor | None, k: int) -> tuple[str, Distribution, float | Tensor]:
         lists = self._lists(x, valid) if isinstance(self._current_steepness(), str) else None

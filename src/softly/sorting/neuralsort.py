@@ -52,17 +52,58 @@ class NeuralSort(Sorter):
         self.scale = scale
         self.generator = generator
 
+    def samples(
+        self,
+        x: Tensor,
+        *,
+        dim: int = -1,
+        descending: bool = False,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        log: bool = False,
+    ) -> Tensor:
+        """The matrices of single draws, (num_samples, ..., n, n), of which `permutation` is the mean.
+
+        A loss of each and then their mean is the expected loss, as the paper has it, an upper bound of the loss of the
+        mean: ``ranking_loss(sorter.samples(x, log=True), ranks.expand(sorter.num_samples, *ranks.shape), log=True)``.
+
+        Args:
+            x: (..., n, ...) Values.
+            dim: The dimension that is sorted; the others, in their order, come between samples and matrices.
+            descending: Rank 0 is the largest.
+            lengths: (...) Lengths of lists that are padded at their end, of the shape of ``x`` without ``dim``.
+            mask: Where ``x`` holds an entry, of the shape of ``x``.
+            log: Whether to give logarithms, as `log_permutation` does.
+
+        Example:
+            >>> sorter = softly.NeuralSort(num_samples=4, generator=torch.Generator().manual_seed(0))
+            >>> sorter.samples(torch.tensor([3.0, 1.0, 2.0])).shape
+            torch.Size([4, 3, 3])
+        """
+        if self.num_samples is None:
+            raise ValueError("softly.NeuralSort.samples: num_samples is None, and the operator draws nothing.")
+        once = NeuralSort(steepness=self.steepness, num_samples=1, scale=self.scale, generator=self.generator)
+        again = lambda t: t.expand(self.num_samples, *t.shape)  # noqa: E731
+        return (once.log_permutation if log else once.permutation)(
+            again(x),
+            dim=dim if dim < 0 else dim + 1,
+            descending=descending,
+            lengths=None if lengths is None else again(lengths),
+            mask=None if mask is None else again(mask),
+        )
+
     def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         return self._mean(torch.softmax(_logits(self._samples(x) * steepness, lists), -1))
 
     def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
-        logarithms = torch.log_softmax(_logits(self._samples(x) * steepness, lists), -1)
-        if self.num_samples is None:
-            return logarithms
-        return torch.logsumexp(logarithms, 0) - math.log(self.num_samples)
+        return self._log_mean(torch.log_softmax(_logits(self._samples(x) * steepness, lists), -1))
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
         return self._mean(torch.softmax(_logits(self._samples(x) * steepness, None)[..., -k:, :], -1)).flip(-2)
+
+    def _log_topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
+        logits = _logits(self._samples(x) * steepness, None)[..., -k:, :]
+        return self._log_mean(torch.log_softmax(logits, -1)).flip(-2)
 
     def _samples(self, x: Tensor) -> Tensor:
         """``x`` with noise, (samples, ...), or itself."""
@@ -75,6 +116,9 @@ class NeuralSort(Sorter):
 
     def _mean(self, P: Tensor) -> Tensor:
         return P if self.num_samples is None else P.mean(0)
+
+    def _log_mean(self, log_P: Tensor) -> Tensor:
+        return log_P if self.num_samples is None else torch.logsumexp(log_P, 0) - math.log(self.num_samples)
 
 
 def _logits(x: Tensor, lists: Lists | None) -> Tensor:

@@ -63,7 +63,11 @@ class SinkhornSort(Sorter):
         return torch.softmax(self._solved(x, steepness, lists), -1)
 
     def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
-        return torch.log_softmax(self._solved(x, steepness, lists), -1)
+        # In float32 the potentials of entries that share next to no mass are lost in rounding, and derivatives too.
+        return torch.log_softmax(self._solved(x.double(), steepness, lists), -1).to(x.dtype)
+
+    def _log_topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
+        return self._log_permutation(x, steepness, None).flip(-2)[..., :k, :]
 
     def _solved(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         """The logits with the potentials of the columns; a softmax over rows is the matrix."""

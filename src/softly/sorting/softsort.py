@@ -36,6 +36,9 @@ class SoftSort(Sorter):
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
         return torch.softmax(_logits(torch.topk(x, k, -1).values, x, steepness, None), -1)
 
+    def _log_topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
+        return torch.log_softmax(_logits(torch.topk(x, k, -1).values, x, steepness, None), -1)
+
 
 def _logits(values: Tensor, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
     """Rows for the order statistics ``values``."""

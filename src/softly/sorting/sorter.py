@@ -12,6 +12,7 @@ from torch import Tensor
 from softly import _inputs, native
 from softly._steepness import Steep, Steepness
 from softly._straight_through import straight_through
+from softly.distributions.base import log
 from softly.sorting.lists import FINITE, HIGH, LOW, Lists
 
 __all__ = ["Sorter", "Steepness"]
@@ -25,8 +26,9 @@ class Sorter(Steep):
     is the permutation matrix of ``torch.sort``. Calling a sorter sorts.
 
     A subclass defines ``_permutation(x, steepness, lists)`` for finite ``x`` of shape (..., n), and overrides
-    ``_values``, ``_ranks`` and ``_topk`` where there is a cheaper way than through the matrix. ``lists`` is None where
-    all entries are there and finite.
+    ``_values``, ``_ranks`` and ``_topk`` where there is a cheaper way than through the matrix, and ``_log_permutation``
+    and ``_log_topk`` where there is one that doesn't underflow. ``lists`` is None where all entries are there and
+    finite.
 
     Lists of unequal length share a tensor with ``lengths`` or a boolean ``mask`` of their entries. Each is
     sorted as if it were alone, so that padding never gets probability: its columns are 0, and so are the rows,
@@ -46,6 +48,22 @@ class Sorter(Steep):
     def __init__(self, *, steepness: Steepness = 10.0, straight_through: bool = False) -> None:
         super().__init__(steepness, name=f"softly.{type(self).__name__}", auto=True)
         self.straight_through = straight_through
+
+    @property
+    def monotonic(self) -> bool:
+        """Whether no sorted value ever falls where an input rises, so that no gradient has the wrong sign."""
+        return False
+
+    def error_bound(self, n: int, k: int | None = None) -> float | None:
+        """How far a sorted value of ``n``, or one of the k largest, can be from the hard one; None if unknown.
+
+        Example:
+            >>> softly.SortingNetwork("bitonic", distribution="optimal", steepness=10.0).error_bound(8)
+            0.0375
+            >>> softly.NeuralSort().error_bound(8) is None
+            True
+        """
+        return None
 
     def forward(self, x: Tensor) -> Tensor:
         return self.sort(x)
@@ -199,6 +217,34 @@ class Sorter(Steep):
         k = _count(k, rows.shape[-1])
         return self._relaxed(lambda y: self._top(y, valid, k), lambda y: _hard_top(y, valid, k), rows)
 
+    def log_topk(
+        self,
+        x: Tensor,
+        k: int,
+        *,
+        dim: int = -1,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The logarithms of `topk`, right where probabilities underflow, (..., k, n).
+
+        As ``steepness -> inf`` entries go to 0 at ``torch.topk(x, k).indices`` and to -inf elsewhere.
+
+        Args:
+            x: (..., n, ...) Values.
+            k: How many, in [1, n].
+            dim: The dimension that is searched; the others, in their order, come first in the result.
+            lengths: (...) Lengths of lists that are padded at their end, of the shape of ``x`` without ``dim``.
+            mask: Where ``x`` holds an entry, of the shape of ``x``; what isn't there has -inf.
+
+        Example:
+            >>> softly.TopKNetwork(distribution="logistic", steepness=200.0).log_topk(torch.tensor([1.0, 0.0]), 1)
+            tensor([[  -0., -200.]])
+        """
+        rows, valid = self._rows(x, dim, lengths, mask, "log_topk")
+        k = _count(k, rows.shape[-1])
+        return _inputs.at_least_single(lambda y: self._log_top(y, valid, k), rows)
+
     def topk_values(
         self,
         x: Tensor,
@@ -244,7 +290,7 @@ class Sorter(Steep):
         raise AttributeError(f"{type(self).__name__} defines no permutation")
 
     def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
-        raise TypeError(f"{self._name}: it has no matrix of probabilities, and so no logarithm of one.")
+        return log(self._permutation(x, steepness, lists))
 
     def _values(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         P = self._permutation(x, steepness, lists)
@@ -261,6 +307,9 @@ class Sorter(Steep):
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
         return self._permutation(x, steepness, None).flip(-2)[..., :k, :]
+
+    def _log_topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
+        return log(self._topk(x, steepness, k))
 
     def _auto(self, n: int, k: int) -> float:
         """The steepness at which "auto" sorts ``n`` values of unit standard deviation, or selects k of them.
@@ -305,6 +354,13 @@ class Sorter(Steep):
             return self._topk(x, self._dial(x, None, k), k)
         P = lists.present(self._permutation(lists.filled(x), self._dial(x, lists, k), lists))
         return lists.from_largest(P, -2)[..., :k, :]
+
+    def _log_top(self, x: Tensor, valid: Tensor | None, k: int) -> Tensor:
+        lists = self._lists(x, valid)
+        if lists is None:
+            return self._log_topk(x, self._dial(x, None, k), k)
+        log_P = self._log_permutation(lists.filled(x), self._dial(x, lists, k), lists)
+        return lists.from_largest(lists.present(log_P, -torch.inf), -2)[..., :k, :]
 
     def _dial(self, x: Tensor, lists: Lists | None, k: int | None = None) -> float | Tensor:
         """The steepness for rows of ``x``: a number, or a tensor that multiplies them."""

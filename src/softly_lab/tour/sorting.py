@@ -11,8 +11,8 @@ from softly_lab.tour.stop import Picture, Visit
 
 CODE = """
 sorter = softly.SortingNetwork("odd_even", distribution="cauchy", steepness=10.0)
-P = sorter.permutation(cnn(images))                    # (batch, n, n), P[rank, input]
-loss = softly.sorting.ranking_loss(P, true_ranks)      # the order is all that is known
+log_P = sorter.log_permutation(cnn(images))                       # (batch, n, n), log P[rank, input]
+loss = softly.sorting.ranking_loss(log_P, true_ranks, log=True)   # the order is all that is known
 loss.backward()
 """
 
@@ -90,7 +90,7 @@ def train() -> dict[str, list]:
         images, numbers = known.draw(BATCH)
         scores = model(images.flatten(0, 1)).reshape(BATCH, N)
         ranks = numbers.argsort(-1).argsort(-1) + 1
-        loss = softly.sorting.ranking_loss(sorter.permutation(scores), ranks)
+        loss = softly.sorting.ranking_loss(sorter.log_permutation(scores), ranks, log=True)
         if step % 30 == 0:
             with torch.no_grad():
                 guess = model(test_images.flatten(0, 1)).reshape(test_numbers.shape)

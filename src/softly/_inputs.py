@@ -45,6 +45,18 @@ def steepness(value: float | Tensor, function: str) -> float | Tensor:
     return value
 
 
+def steepness_of_lists(value: float | Tensor, x: Tensor, function: str) -> float | Tensor:
+    """The same for lists (..., n): a tensor is a single number, or has one for each list, of shape (..., 1)."""
+    if isinstance(value, Tensor) and value.ndim:
+        sizes = zip(value.shape[::-1], x.shape[::-1], strict=False)
+        if value.ndim > x.ndim or value.shape[-1] != 1 or any(size not in (1, of) for size, of in sizes):
+            raise ValueError(
+                f"{function}: a steepness that is a tensor must be a single number or have one for each list, "
+                f"of shape {(*x.shape[:-1], 1)}, got {tuple(value.shape)}."
+            )
+    return steepness(value, function)
+
+
 def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Evaluate ``function`` in float32 where ``tensors`` are in half precision, and round its result back.
 

@@ -102,7 +102,7 @@ class Lists:
         rows = rows.gather(-1, columns)
         kind = kinds.unsqueeze(-1)
         size = torch.where(kind == LOW, self.below.unsqueeze(-1), self.above.unsqueeze(-1)).clamp(min=1)
-        even = torch.where(kind == ABSENT, 0.0, 1.0 / size).to(rows.dtype)
+        even = torch.where(kind == ABSENT, 0.0, 1.0 / size.to(rows.dtype))
         same = kind == self.entries.unsqueeze(-2)
         if log:
             return torch.where(same, torch.where(kind == FINITE, rows, even.log()), -torch.inf)

@@ -77,7 +77,8 @@ class NetworkSorter(Sorter):
         if n <= LARGEST_TABLE and networks.has_sizes(key):
             return super()._auto_by_count(lists, n, k)
         # Without a network for every size, only rows of this size are known.
-        return torch.where(lists.count == n, self._auto(n, k), torch.nan)
+        known = torch.full_like(lists.count, self._auto(n, k), dtype=torch.float64)
+        return torch.where(lists.count == n, known, torch.nan)
 
     def extra_repr(self) -> str:
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"

@@ -380,11 +380,11 @@ class Sorter(Steep):
         entries = torch.where(finite, x.detach(), 0.0)
         mean = entries.sum(-1, keepdim=True) / count
         spread = (torch.where(finite, entries - mean, 0.0).square().sum(-1, keepdim=True) / count).sqrt()
-        return self._auto_by_count(lists, n, k) / torch.where(spread > 0, spread, 1.0)
+        return self._auto_by_count(lists, n, k).to(x.dtype) / torch.where(spread > 0, spread, 1.0)
 
     def _auto_by_count(self, lists: Lists, n: int, k: int) -> Tensor:
-        table = torch.tensor([self._auto(count, min(k, count)) if count else 1.0 for count in range(n + 1)])
-        return table.to(lists.count.device)[lists.count]
+        scales = [self._auto(count, min(k, count)) if count else 1.0 for count in range(n + 1)]
+        return torch.tensor(scales, dtype=torch.float64, device=lists.count.device)[lists.count]
 
     def _relaxed(self, soft: Callable[[Tensor], Tensor], hard: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         result = _inputs.at_least_single(soft, x)

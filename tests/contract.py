@@ -254,7 +254,11 @@ def _tnorm_row(name: str, kind: str, p: float | None, other: float | None) -> Ro
         unit=True,
         takes_dim=True,
         twice=name != "minimum" and name != "lukasiewicz",
-        native_op=("hamacher", (native_p, kind == "any")) if native_p else None,
+        native_op=("hamacher", (native_p, kind == "any"))
+        if native_p
+        else ("p_norm", (p,))
+        if name in ("yager", "aczel_alsina", "dombi")
+        else None,
     )
 
 
@@ -270,6 +274,7 @@ CORE = [
             ("hamacher", 0.5, 3.0),
             ("frank", 4.0, 0.2),
             ("yager", 2.5, 0.7),
+            ("yager", 2.0, 3.0),
             ("aczel_alsina", 1.5, 0.6),
             ("dombi", 0.8, 2.0),
             ("schweizer_sklar", -0.7, -3.0),

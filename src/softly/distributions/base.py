@@ -114,7 +114,7 @@ class Distribution:
             >>> softly.distributions.get("reciprocal").icdf(torch.tensor([0.25, 0.5, 1.0]))
             tensor([-1.,  0., inf])
         """
-        return _evaluate(lambda v: torch.where((v < 0) | (v > 1), torch.nan, self._icdf(v)), u, "icdf")
+        return _evaluate(lambda v: torch.where((v >= 0) & (v <= 1), self._icdf(v), torch.nan), u, "icdf")
 
     def score(self, x: Tensor) -> Tensor:
         """``-(log pdf)'``, the factor of score-function gradient estimators; 0 outside the support.

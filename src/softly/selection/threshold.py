@@ -54,54 +54,95 @@ def soft_topk(
         raise ValueError(f"{name}: k must be in (0, {n}], got {k}.")
 
     def memberships(y: Tensor) -> Tensor:
-        y = steepness * _inputs.finite(y.movedim(dim, -1))
+        y = steepness * y.movedim(dim, -1)
         if k == n:
             return torch.ones_like(y).movedim(-1, dim)
-        margin = abs(float(chosen._icdf(torch.tensor(k / n, dtype=torch.float64))))
         numbers = codes(chosen)
-        if numbers is None:
-            t = _bisect(y.detach(), k, margin, chosen)
-        else:
-            t = _threshold(y, float(k), margin, *numbers)
-        if torch.is_grad_enabled() and (y.requires_grad or native.transformed(y)):
-            # Two Newton steps from the root make its first three derivatives right.
-            for _ in range(2):
-                surplus = chosen._cdf(y - t).sum(-1, keepdim=True) - k
-                slope = chosen._pdf(y - t).sum(-1, keepdim=True)
-                t = t + torch.where(slope > 0, surplus / torch.where(slope > 0, slope, 1.0), 0.0)
-        return chosen._cdf(y - t).movedim(-1, dim)
+        t = _bisect(y.detach(), float(k), chosen) if numbers is None else _threshold(y, float(k), *numbers)
+        result = _memberships(y, t, float(k), chosen)
+        return result.movedim(-1, dim)
 
     return _inputs.at_least_single(memberships, x)
 
 
-def _bisect(y: Tensor, k: float, margin: float, distribution: Distribution) -> Tensor:
-    """Where ``Σ F(y - t) == k``, (..., 1); it is within ``margin`` of the smallest and the largest entry."""
-    low, high = y.amin(-1, keepdim=True) - margin, y.amax(-1, keepdim=True) + margin
+def _memberships(y: Tensor, t: Tensor, k: float, distribution: Distribution) -> Tensor:
+    if _inputs.known_finite(y):
+        if native.transformed(y) or (torch.is_grad_enabled() and y.requires_grad):
+            t = _polished(y, t, k, distribution)
+        return distribution._cdf(y - t)
+    # What is infinite is in or out; there may be too much of it for k, or too little.
+    share = _Share(y, k)
+    finite = torch.where(share.finite, y, 0.0)
+    t = _polished(finite, t, share.k, distribution, share.finite)
+    inside = torch.where(share.missing, 0.0, torch.where(share.surplus, 1.0, distribution._cdf(finite - t)))
+    return torch.where(share.finite, inside, torch.where(y > 0, share.high, share.low))
+
+
+class _Share:
+    """What is left of k for the finite entries of rows, and for those at inf and -inf."""
+
+    def __init__(self, y: Tensor, k: float) -> None:
+        self.finite = ~y.isinf()
+        above = (y == torch.inf).sum(-1, keepdim=True).to(y.dtype)
+        below = (y == -torch.inf).sum(-1, keepdim=True).to(y.dtype)
+        count = self.finite.sum(-1, keepdim=True).to(y.dtype)
+        left = k - above
+        self.missing, self.surplus = left <= 0, left >= count
+        self.k = torch.where(self.missing | self.surplus, 0.5 * count, left)
+        self.quota = torch.where(count > 0, self.k / count.clamp(min=1.0), 0.5)
+        self.high = (k / above.clamp(min=1.0)).clamp(max=1.0)
+        self.low = ((left - count) / below.clamp(min=1.0)).clamp(min=0.0)
+
+
+def _polished(
+    y: Tensor, t: Tensor, k: float | Tensor, distribution: Distribution, finite: Tensor | None = None
+) -> Tensor:
+    """The root t with its derivatives: two Newton steps from it make the first three right."""
+    for _ in range(2):
+        weights, slopes = distribution._cdf(y - t), distribution._pdf(y - t)
+        if finite is not None:
+            weights, slopes = torch.where(finite, weights, 0.0), torch.where(finite, slopes, 0.0)
+        slope = slopes.sum(-1, keepdim=True)
+        step = (weights.sum(-1, keepdim=True) - k) / torch.where(slope > 0, slope, 1.0)
+        t = t + torch.where(slope > 0, step, 0.0)
+    return t
+
+
+def _bisect(y: Tensor, k: float, distribution: Distribution) -> Tensor:
+    """Where the memberships of the finite entries sum to what is left for them, (..., 1).
+
+    That is within a margin of the smallest and the largest of them.
+    """
+    share = _Share(y, k)
+    margin = distribution._icdf(share.quota).abs()
+    low = torch.where(share.finite, y, torch.inf).amin(-1, keepdim=True) - margin
+    high = torch.where(share.finite, y, -torch.inf).amax(-1, keepdim=True) + margin
+    low, high = torch.where(low == torch.inf, 0.0, low), torch.where(high == -torch.inf, 0.0, high)
+    finite = torch.where(share.finite, y, 0.0)
     for _ in range(60):
         middle = 0.5 * (low + high)
-        above = distribution._cdf(y - middle).sum(-1, keepdim=True) > k
+        weights = torch.where(share.finite, distribution._cdf(finite - middle), 0.0)
+        above = weights.sum(-1, keepdim=True) > share.k
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     return 0.5 * (low + high)
 
 
-def _threshold_shape(x: Tensor, k: float, margin: float, distribution: int, art: float) -> Tensor:
+def _threshold_shape(x: Tensor, k: float, distribution: int, art: float) -> Tensor:
     return x.new_empty(*x.shape[:-1], 1)
 
 
-def _threshold_forward(x: Tensor, k: float, margin: float, distribution: int, art: float) -> Tensor:
-    out = _threshold_shape(x, k, margin, distribution, art)
-    native.kernel("threshold", x.dtype)(
-        x.data_ptr(),
-        out.data_ptr(),
-        out.numel(),
-        x.shape[-1],
-        k,
-        margin,
-        distribution,
-        art,
-        torch.get_num_threads(),
-    )
+def _threshold_forward(x: Tensor, k: float, distribution: int, art: float) -> Tensor:
+    out, n = _threshold_shape(x, k, distribution, art), x.shape[-1]
+    margin = abs(float(decode(distribution, art)._icdf(torch.tensor(k / n, dtype=torch.float64))))
+    sizes = (out.numel(), n, k, margin, distribution, art, torch.get_num_threads())
+    native.kernel("threshold", x.dtype)(x.data_ptr(), out.data_ptr(), *sizes)
     return out
+
+
+def _check(x: Tensor, k: float, distribution: int, art: float) -> None:
+    if x.ndim == 0 or not 0 < k < x.shape[-1]:
+        raise ValueError(f"softly.selection.soft_topk: k must be in (0, n), got {k} for shape {tuple(x.shape)}.")
+    decode(distribution, art)
 
 
 _threshold = native.Operator(
@@ -109,5 +150,7 @@ _threshold = native.Operator(
     forward=_threshold_forward,
     shape=_threshold_shape,
     backward=None,
-    reference=lambda x, k, margin, number, art: _bisect(x, k, margin, decode(number, art)),
+    reference=lambda x, k, number, art: _bisect(x.detach(), k, decode(number, art)),
+    check=_check,
+    regular=lambda x, *_: _inputs.known_finite(x),
 )

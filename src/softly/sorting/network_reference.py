@@ -46,10 +46,14 @@ def wiring(key: str, like: Tensor) -> Wiring:
 def wiring_by_count(key: str, like: Tensor, count: Tensor) -> Wiring:
     """The same for rows of which only the first ``count`` (..., 1) entries are sorted."""
     partners, signs, outputs = (torch.as_tensor(t, device=like.device) for t in _tables(key))
-    row = count.squeeze(-1)
+
+    def chosen(table: Tensor) -> Tensor:
+        # Not by indexing: a single number, as vmap makes one of them, would be read.
+        return table.index_select(0, count.reshape(-1)).reshape(*count.shape[:-1], table.shape[-1])
+
     return Wiring(
-        [(partners[:, layer][row], signs[:, layer][row].to(like.dtype)) for layer in range(partners.shape[1])],
-        outputs[row],
+        [(chosen(partners[:, layer]), chosen(signs[:, layer]).to(like.dtype)) for layer in range(partners.shape[1])],
+        chosen(outputs),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import torch
@@ -43,6 +44,13 @@ def steepness(value: float | Tensor, function: str) -> float | Tensor:
     if not 0 < value < math.inf:
         raise ValueError(f"{function}: steepness must be positive and finite, got {value}.")
     return value
+
+
+def integer(value: int, function: str, argument: str) -> int:
+    """Any kind of integer, numpy's too, as Python's; nothing that would have to be rounded."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}: {argument} must be an integer, got {type(value).__name__}.")
+    return operator.index(value)
 
 
 def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:

@@ -91,6 +91,7 @@ class TopKCrossEntropy(torch.nn.Module):
         p_k = _distribution_over_k(p_k, name)
         if top1 not in ("softmax", "sort", "separate"):
             raise ValueError(f"{name}: top1 must be 'softmax', 'sort' or 'separate', got {top1!r}.")
+        m = None if m is None else _inputs.integer(m, name, "m")
         if m is not None and m < p_k.shape[-1]:
             raise ValueError(f"{name}: m must be at least {p_k.shape[-1]}, the largest k of p_k, got {m}.")
         if not 0 <= label_smoothing <= 1:
@@ -271,6 +272,7 @@ class SmoothTopKLoss(torch.nn.Module):
 
     def __init__(self, k: int, *, steepness: float = 1.0, reduction: str = "mean") -> None:
         super().__init__()
+        k = _inputs.integer(k, "softly.selection.SmoothTopKLoss", "k")
         if k < 1:
             raise ValueError(f"softly.selection.SmoothTopKLoss: k must be >= 1, got {k}.")
         if reduction not in REDUCTIONS:

@@ -173,8 +173,8 @@ def infinities(row: Row) -> None:
     if row.unit or not row.shapes[0] or row.shapes[0][-1] < 3:
         return
     f, tensors = function_of(row), row.inputs(3)
-    tensors[0].view(3, -1)[0, 0] = torch.inf
-    tensors[0].view(3, -1)[1, 0] = -torch.inf
+    tensors[0].view(3, -1)[0, 1] = torch.inf
+    tensors[0].view(3, -1)[1, 1] = -torch.inf
     through_compile = compiled(f)(*tensors)
     mapped = torch.func.vmap(f)(*tensors)
     together = f(*tensors)

@@ -24,6 +24,13 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
     return x
 
 
+def integer(value: int, function: str, argument: str) -> int:
+    """Any kind of integer, numpy's too, as Python's; nothing that would have to be rounded."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}: {argument} must be an integer, got {type(value).__name__}.")
+    return operator.index(value)
+
+
 def steepness(value: float | Tensor, function: str) -> float | Tensor:
     """Refuse inverse temperatures that aren't positive and finite.
 
@@ -46,11 +53,16 @@ def steepness(value: float | Tensor, function: str) -> float | Tensor:
     return value
 
 
-def integer(value: int, function: str, argument: str) -> int:
-    """Any kind of integer, numpy's too, as Python's; nothing that would have to be rounded."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{function}: {argument} must be an integer, got {type(value).__name__}.")
-    return operator.index(value)
+def steepness_of_lists(value: float | Tensor, x: Tensor, function: str) -> float | Tensor:
+    """The same for lists (..., n): a tensor is a single number, or has one for each list, of shape (..., 1)."""
+    if isinstance(value, Tensor) and value.ndim:
+        sizes = zip(value.shape[::-1], x.shape[::-1], strict=False)
+        if value.ndim > x.ndim or value.shape[-1] != 1 or any(size not in (1, of) for size, of in sizes):
+            raise ValueError(
+                f"{function}: a steepness that is a tensor must be a single number or have one for each list, "
+                f"of shape {(*x.shape[:-1], 1)}, got {tuple(value.shape)}."
+            )
+    return steepness(value, function)
 
 
 def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:

@@ -67,6 +67,12 @@ class Steep(torch.nn.Module):
             return self._as_tensor
         return self.steepness
 
+    def _checked_steepness(self) -> float | Tensor:
+        """The steepness of a module that knows no "auto"; what is learned may have left its bounds."""
+        current = self._current_steepness()
+        assert not isinstance(current, str)
+        return _inputs.steepness(current, self._name)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         # States that were saved when a tensor was no buffer yet don't have it.
         buffer = self._buffers.get("steepness")

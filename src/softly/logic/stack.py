@@ -145,8 +145,13 @@ def stack(
     return result.t().reshape(*x.shape[:-1], result.shape[0])
 
 
+_COEFFICIENTS = COEFFICIENTS.tolist()
+
+
 def _softmax_reference(weights: Sequence[Tensor]) -> Tensor:
-    return torch.cat([torch.softmax(weight, -1) @ COEFFICIENTS.to(weight) for weight in weights])
+    # Made here and not kept, since a transform that is compiled takes no tensors from outside.
+    table = weights[0].new_tensor(_COEFFICIENTS)
+    return torch.cat([torch.softmax(weight, -1) @ table for weight in weights])
 
 
 def _softmax_shape(weights: Sequence[Tensor]) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
+from softly._steepness import Steep
 from softly.distributions import Distribution
 from softly.minmax import symmetric
 from softly.selection.sorters import get_selector
@@ -107,7 +108,7 @@ def recall_loss(
     return _inputs.at_least_single(loss, scores)
 
 
-class TopKGate(torch.nn.Module):
+class TopKGate(Steep):
     """The gate of a mixture of experts that uses k of them, softly: ``softmax(x) * soft_topk(x, k)``, renormalised.
 
     As ``steepness -> inf`` this is the softmax over the k largest scores and 0 elsewhere; at every steepness weights
@@ -127,20 +128,20 @@ class TopKGate(torch.nn.Module):
     def __init__(
         self, k: int, *, distribution: str | Distribution = "logistic", steepness: float | Tensor = 10.0
     ) -> None:
-        super().__init__()
+        super().__init__(steepness, name="softly.selection.TopKGate")
         k = _inputs.integer(k, "softly.selection.TopKGate", "k")
         if k < 1:
             raise ValueError(f"softly.selection.TopKGate: k must be >= 1, got {k}.")
         self.k = k
         self.distribution = symmetric(distribution, "softly.selection.TopKGate")
-        self.steepness = _inputs.steepness(steepness, "softly.selection.TopKGate")
 
     def forward(self, scores: Tensor) -> Tensor:
         """The weights of the experts, (..., experts), from their scores."""
         _inputs.floating(scores, "softly.selection.TopKGate", "scores")
 
         def weights(x: Tensor) -> Tensor:
-            chosen = soft_topk(x, min(self.k, x.shape[-1]), distribution=self.distribution, steepness=self.steepness)
+            steepness = self._checked_steepness()
+            chosen = soft_topk(x, min(self.k, x.shape[-1]), distribution=self.distribution, steepness=steepness)
             # The largest score has the largest share of both factors, so that the sum can't underflow.
             product = torch.softmax(_inputs.finite(x), -1) * chosen
             return product / product.sum(-1, keepdim=True)

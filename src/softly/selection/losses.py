@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs, _logarithms, native
+from softly._steepness import Steep
 from softly.selection.sorters import get_selector
 from softly.sorting.graded import REDUCTIONS
 from softly.sorting.sorter import Sorter
@@ -251,7 +252,7 @@ def _distribution_over_k(p_k: Sequence[float] | Sequence[Sequence[float]] | Tens
     return p_k
 
 
-class SmoothTopKLoss(torch.nn.Module):
+class SmoothTopKLoss(Steep):
     """The smooth top-k loss of Berrada et al. (2018), the baseline of chapter 4.
 
     A smoothed hinge between all sets of k classes and those that hold the true one, in closed form by elementary
@@ -271,7 +272,7 @@ class SmoothTopKLoss(torch.nn.Module):
     """
 
     def __init__(self, k: int, *, steepness: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__()
+        super().__init__(steepness, name="softly.selection.SmoothTopKLoss")
         k = _inputs.integer(k, "softly.selection.SmoothTopKLoss", "k")
         if k < 1:
             raise ValueError(f"softly.selection.SmoothTopKLoss: k must be >= 1, got {k}.")
@@ -279,7 +280,6 @@ class SmoothTopKLoss(torch.nn.Module):
             choices = ", ".join(REDUCTIONS)
             raise ValueError(f"softly.selection.SmoothTopKLoss: reduction must be one of {choices}, got {reduction!r}.")
         self.k = k
-        self.steepness = _inputs.steepness(steepness, "softly.selection.SmoothTopKLoss")
         self.reduction = reduction
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
@@ -292,15 +292,17 @@ class SmoothTopKLoss(torch.nn.Module):
         return _reduce(losses, torch.ones_like(losses), self.reduction)
 
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
-        rate = self.steepness / self.k
+        steepness = self._checked_steepness()
+        rate = steepness / self.k
         index = torch.arange(scores.shape[-1] - 1, device=scores.device)
         others = scores.gather(-1, index + (index >= target))
-        # A class at -inf is in no set; as a very low number it has a gradient, 0.
+        # A class at -inf is in no set; as a very low number it has a gradient, 0. One at inf would hide the others in
+        # its rounding: the loss is NaN then.
         others = torch.where(others.isneginf(), -_inputs.large(others), others)
         polynomials = _log_symmetric_polynomials(rate * others, self.k)
         own = rate * scores.gather(-1, target).squeeze(-1)
-        margin = self.steepness + polynomials[..., self.k] - polynomials[..., self.k - 1] - own
-        return torch.nn.functional.softplus(margin) / self.steepness
+        margin = steepness + polynomials[..., self.k] - polynomials[..., self.k - 1] - own
+        return torch.nn.functional.softplus(margin) / steepness
 
 
 def _log_symmetric_polynomials(x: Tensor, k: int) -> Tensor:

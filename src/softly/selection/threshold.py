@@ -44,7 +44,6 @@ def soft_topk(
     name = "softly.selection.soft_topk"
     _inputs.floating(x, name, "x")
     chosen = symmetric(distribution, name)
-    steepness = _inputs.steepness(steepness, name)
     if isinstance(chosen, distributions.Heaviside):
         raise ValueError(f"{name}: distribution must be continuous, got {distribution!r}.")
     if x.ndim == 0 or not -x.ndim <= dim < x.ndim:
@@ -54,7 +53,8 @@ def soft_topk(
         raise ValueError(f"{name}: k must be in (0, {n}], got {k}.")
 
     def memberships(y: Tensor) -> Tensor:
-        y = steepness * y.movedim(dim, -1)
+        y = y.movedim(dim, -1)
+        y = _inputs.steepness_of_lists(steepness, y, name) * y
         if k == n:
             return torch.ones_like(y).movedim(-1, dim)
         numbers = codes(chosen)

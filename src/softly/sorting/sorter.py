@@ -368,16 +368,7 @@ class Sorter(Steep):
         if isinstance(steepness, str):
             return self._automatic(x, lists, n if k is None else k)
         if isinstance(steepness, Tensor):
-            if steepness.ndim and (
-                steepness.ndim > x.ndim
-                or steepness.shape[-1] != 1
-                or any(s not in (1, m) for s, m in zip(steepness.shape[::-1], x.shape[::-1], strict=False))
-            ):
-                raise ValueError(
-                    f"{self._name}: a steepness that is a tensor must be a single number or have one for each list, "
-                    f"of shape {(*x.shape[:-1], 1)}, got {tuple(steepness.shape)}."
-                )
-            return _inputs.steepness(steepness, self._name)
+            return _inputs.steepness_of_lists(steepness, x, self._name)
         return steepness
 
     def _automatic(self, x: Tensor, lists: Lists | None, k: int) -> Tensor:

@@ -347,11 +347,11 @@ def _p_norm_backward(grad: Tensor, x: Tensor, norm: Tensor, powers: Tensor, p: f
     if p in _PRODUCTS:
         result = _PRODUCTS[p][1](x) * factor
     else:
-        slope = powers / x
-        # Near 0 clamped as `_clamped.power` is; at 0 the quotient is NaN.
-        border = _clamped.BORDER * x.amax(-1, keepdim=True) if p != int(p) else torch.zeros_like(factor)
-        if (x.amin(-1, keepdim=True) <= border).any():
-            slope = torch.where(x <= border, border.pow(p - 1.0), slope)
+        # Near 0 clamped as `_clamped.power` is, which shows for p < 2; at 0 the quotient would be NaN.
+        border = _clamped.BORDER * x.amax(-1, keepdim=True)
+        slope = powers / torch.maximum(x, border.clamp(min=torch.finfo(x.dtype).tiny))
+        if p < 2 and (x.amin(-1, keepdim=True) < border).any():
+            slope = torch.where(x < border, border.pow(p - 1.0), slope)
         result = slope.mul_(factor)
     uneasy = _uneasy(x, norm, p)
     if uneasy is not None:

@@ -457,7 +457,51 @@ def _baseline_row(name: str, limit: Callable[[Tensor], Tensor], divide: bool = F
     return Row(name, loss, limit, **options)
 
 
+def _true_ranks(x: Tensor) -> Tensor:
+    return x.detach().argsort(-1).argsort(-1) + 1
+
+
+def _order_loss(x: Tensor, *, steepness: float, kind: str, log: bool) -> Tensor:
+    """The loss of the order that ``x`` has, which tends to 0."""
+    sorter = softly.SortingNetwork("odd_even", distribution="logistic", steepness=steepness)
+    P = sorter.log_permutation(x) if log else sorter.permutation(x)
+    return softly.sorting.ranking_loss(P, _true_ranks(x), kind=kind, log=log, reduction="none")
+
+
+def _rank_loss(x: Tensor, *, steepness: float) -> Tensor:
+    ranks = softly.SoftSort(steepness=steepness).rank(x)
+    return softly.sorting.spearman_loss(ranks, _true_ranks(x), reduction="none")
+
+
+def _ndcg_loss(x: Tensor, *, steepness: float, gain: str) -> Tensor:
+    sorter = softly.NeuralSort(steepness=steepness)
+    return softly.sorting.ndcg_loss(x, _grades(x), sorter=sorter, gain=gain, reduction="none")
+
+
+_no_loss = lambda x: torch.zeros_like(x[..., 0])  # noqa: E731
+
 RANKING = [
+    *(
+        Row(
+            f"ranking_loss[{kind}{', log' if log else ''}]",
+            lambda x, log=log, **hyper: _order_loss(x, log=log, **hyper),
+            _no_loss,
+            {"steepness": 1e4},
+            hyper={"steepness": 3.0, "kind": kind},
+            other={"steepness": 5.0, "kind": other},
+        )
+        for kind, other in itertools.permutations(("cross_entropy", "binary_cross_entropy"))
+        for log in (False, True)
+    ),
+    Row("spearman_loss", _rank_loss, _no_loss, {"steepness": 1e4}, hyper={"steepness": 3.0}, other={"steepness": 5.0}),
+    Row(
+        "ndcg_loss",
+        _ndcg_loss,
+        _missed_ndcg,
+        {"steepness": 1e4},
+        hyper={"steepness": 1.0, "gain": "exponential"},
+        other={"steepness": 2.0, "gain": "linear"},
+    ),
     _baseline_row(
         "ranknet_loss",
         _misordered,

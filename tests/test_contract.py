@@ -32,7 +32,11 @@ def test_contract(row: Row, check):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["cdf[cauchy]", "any[probabilistic]", "minimum", "bitonic.permutation", "SoftSort.sort"]
+    "name",
+    [
+        *("cdf[cauchy]", "any[probabilistic]", "any[yager, p=2.5]", "minimum", "clamp", "bitonic.permutation"),
+        *("SoftSort.sort", "SoftSort.topk", "SoftSort.permutation", "NeuralSort.sort", "NeuralSort.log_permutation"),
+    ],
 )
 def test_inductor(name):
     (row,) = (row for row in ROWS if row.name == name)

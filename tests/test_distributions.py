@@ -132,6 +132,15 @@ def test_the_gaussian_tail_in_logarithms():
             assert g == pytest.approx(-1, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", distributions.names())
+def test_nan_is_not_hidden(name):
+    d, nan = distributions.get(name), torch.tensor([math.nan, 0.5])
+    for function in (d.cdf, d.sf, d.log_cdf, d.icdf):
+        assert function(nan).isnan().tolist() == [True, False]
+    for outside in (-0.1, 1.1):
+        assert d.icdf(torch.tensor(outside)).isnan()
+
+
 @variants
 def test_log_cdf_is_the_logarithm_of_cdf(d):
     x = points(d).requires_grad_()

@@ -1,4 +1,5 @@
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -181,6 +182,44 @@ def test_shapes():
     assert t.any(torch.ones(2, 0, 3), dim=1).eq(0).all()
     assert t.all(torch.tensor(0.3)) == pytest.approx(0.3)
     assert t.tnorm(torch.rand(4, 1), torch.rand(3)).shape == (4, 3)
+
+
+@samples
+def test_operands_outside_the_unit_interval_are_refused_while_torch_looks_for_anomalies(t):
+    x = torch.tensor([0.5, -0.25, 1.5])
+    inside = torch.tensor([0.0, 1.0, 0.3, torch.nan])
+    with torch.autograd.set_detect_anomaly(True, check_nan=False), warnings.catch_warnings():
+        for function in (t.all, t.any):
+            with pytest.raises(ValueError, match=r"softly.tnorms.a..: x must be in \[0, 1\], got -0.25 to 1.5"):
+                function(x)
+            function(inside)
+        with pytest.raises(ValueError, match=r"softly.tnorms.tnorm: b must be in \[0, 1\], got -0.25 to 1.5"):
+            t.tnorm(inside[:3], x)
+        with pytest.raises(ValueError, match=r"softly.tnorms.tconorm: a must be in \[0, 1\], got -0.25 to 1.5"):
+            t.tconorm(x, inside[:3])
+        torch.func.vmap(t.tnorm)(inside[:3], inside[:3])
+
+
+@pytest.mark.parametrize("p", [0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 50.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_in_few_passes_are_those_of_the_reference(p, dtype):
+    """Rows that are 0, or whose powers underflow or overflow, and entries that are 0, or next to it."""
+    x = torch.rand(8, 6, dtype=dtype)
+    x[0], x[4, :3], x[5, 2] = 0, 0, 1e-14
+    x[1], x[2], x[3] = 1e-25 * x[1], 1e-12 * x[2], 1e15 * x[3]
+    x[6, 1] = torch.nan
+    weights, results = torch.randn(8, dtype=dtype), []
+    for norm in (lambda y: tnorms._p_norm(y, p, -1), lambda y: tnorms._p_norm_reference(y, p)):
+        y = x.clone().requires_grad_()
+        value = norm(y)
+        results.append((value.detach(), torch.autograd.grad(value, y, weights)[0]))
+    digits = 1e-5 if dtype == torch.float32 else 1e-12
+    (value, grad), (expected, slope) = results
+    torch.testing.assert_close(value, expected, rtol=digits, atol=0, equal_nan=True)
+    scale = slope.abs().amax(-1, keepdim=True)
+    torch.testing.assert_close(grad / scale, slope / scale, rtol=digits, atol=digits, equal_nan=True)
+    assert grad[0].eq(weights[0]).all()
+    assert tnorms._p_norm(x[:0], p, -1).shape == (0,)
 
 
 @samples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import torch
@@ -21,6 +22,13 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
     if not x.dtype.is_floating_point:
         raise TypeError(f"{function}: {argument} must be a floating-point tensor, got {x.dtype}.")
     return x
+
+
+def integer(value: int, function: str, argument: str) -> int:
+    """Any kind of integer, numpy's too, as Python's; nothing that would have to be rounded."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}: {argument} must be an integer, got {type(value).__name__}.")
+    return operator.index(value)
 
 
 def steepness(value: float | Tensor, function: str) -> float | Tensor:

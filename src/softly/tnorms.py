@@ -34,10 +34,26 @@ __all__ = [
 ]
 
 
+def _check(x: Tensor, function: str, argument: str) -> None:
+    """Refuse what is no floating-point tensor, and while torch looks for anomalies what is outside [0, 1].
+
+    To look each time would take as long as a pair of operands does, and a third as long as a thousand with their
+    gradient.
+    """
+    _inputs.floating(x, function, argument)
+    if not torch.compiler.is_compiling() and torch.is_anomaly_enabled():
+        known = native.data(x)
+        if known is not None and not ((known >= 0) & (known <= 1) | known.isnan()).all():
+            low, high = torch.aminmax(known)
+            raise ValueError(f"{function}: {argument} must be in [0, 1], got {low.item():g} to {high.item():g}.")
+
+
 class TNorm:
     """A T-norm with its dual T-conorm.
 
-    On {0, 1} every family is the Boolean "and" and "or". Subclasses define ``_all(x, dim)``, and ``_any``
+    On {0, 1} every family is the Boolean "and" and "or". Operands are probabilities: what is outside [0, 1] is refused
+    under ``torch.autograd.set_detect_anomaly(True)``, and not looked for otherwise, since that would take as long as
+    the T-norm. Subclasses define ``_all(x, dim)``, and ``_any``
     where the dual ``1 - _all(1 - x)`` is less accurate, and for two operands ``_and`` and ``_or``.
 
     Example:
@@ -96,8 +112,8 @@ class TNorm:
 
     @staticmethod
     def _binary(a: Tensor, b: Tensor, name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        _inputs.floating(a, f"softly.tnorms.{name}", "a")
-        _inputs.floating(b, f"softly.tnorms.{name}", "b")
+        _check(a, f"softly.tnorms.{name}", "a")
+        _check(b, f"softly.tnorms.{name}", "b")
         return _inputs.at_least_single(function, a, b)
 
     @staticmethod
@@ -105,7 +121,7 @@ class TNorm:
         x: Tensor, dim: Dim, keepdim: bool, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
     ) -> Tensor:
         name = f"softly.tnorms.{name}"
-        _inputs.floating(x, name, "x")
+        _check(x, name, "x")
         if x.ndim == 0:
             return x
         dims = _dims.checked(dim, x.ndim, name)
@@ -270,14 +286,97 @@ class Frank(TNorm):
         return torch.where(product < 0.5, near_zero, near_one) / log_p
 
 
-def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
+def _p_norm_reference(x: Tensor, p: float) -> Tensor:
     """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0``, p > 0; where all are 0 each has the derivative of a lone one, 1."""
-    scale = x.detach().amax(dim, keepdim=True)
+    scale = x.detach().amax(-1, keepdim=True)
     zero = scale == 0
     ratio = x / torch.where(zero, 1.0, scale)
-    total = _clamped.power(ratio, p).sum(dim, keepdim=True)
-    norm = torch.where(zero, x.sum(dim, keepdim=True), scale * torch.where(zero, 1.0, total) ** (1.0 / p))
-    return norm.squeeze(dim)
+    total = _clamped.power(ratio, p).sum(-1, keepdim=True)
+    norm = torch.where(zero, x.sum(-1, keepdim=True), scale * torch.where(zero, 1.0, total) ** (1.0 / p))
+    return norm.squeeze(-1)
+
+
+# No kernel, but the same in fewer passes of torch: the power is taken once, its derivative is a quotient, and rows are
+# scaled only where their sum of powers over- or underflows.
+
+
+def _uneasy(x: Tensor, norm: Tensor, p: float) -> tuple[Tensor, Tensor] | None:
+    """Rows that are 0, and rows whose sum of powers has lost its digits; None where there are none of either."""
+    limits = torch.finfo(norm.dtype)
+    rate = min(1.0, 1.0 / p)
+    least, most = (limits.tiny / limits.eps**2) ** rate, (limits.max * limits.eps) ** rate
+    if norm.numel():
+        low, high = torch.aminmax(norm)
+        if low.item() > least and high.item() < most:  # not where one is NaN
+            return None
+    lost = ~((norm > least) & (norm < most))
+    zero = lost & (x.amax(-1) == 0)
+    return zero, lost & ~zero
+
+
+_PRODUCTS: dict[float, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    2.0: (torch.square, lambda x: x),
+    3.0: (lambda x: x.pow(3.0), torch.square),
+    4.0: (lambda x: x.square().square_(), lambda x: x.pow(3.0)),
+}
+"""Powers x^p, and x^(p - 1), that are products: much cheaper than powers, so that nothing has to be kept of them."""
+
+
+def _p_norm_shape(x: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+    rows = x.shape[:-1]
+    return x.new_empty(rows), x.new_empty(rows), x.new_empty(0 if p in _PRODUCTS else x.shape)
+
+
+def _p_norm_forward(x: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+    powers = x.new_empty(0)
+    if p == 2:
+        norm = torch.linalg.vector_norm(x, 2, dim=-1)
+    elif p in _PRODUCTS:
+        norm = _PRODUCTS[p][0](x).sum(-1).pow_(1.0 / p)
+    else:
+        powers = x.pow(p)
+        norm = powers.sum(-1).pow_(1.0 / p)
+    kept, uneasy = norm.clone(), _uneasy(x, norm, p)
+    if uneasy is not None:
+        norm[uneasy[1]] = _p_norm_reference(x[uneasy[1]], p)
+    return norm, kept, powers
+
+
+def _p_norm_backward(grad: Tensor, x: Tensor, norm: Tensor, powers: Tensor, p: float) -> Tensor:
+    factor = (grad / norm if p == 2 else grad * norm.pow(1.0 - p)).unsqueeze(-1)
+    if p in _PRODUCTS:
+        result = _PRODUCTS[p][1](x) * factor
+    else:
+        # Near 0 clamped as `_clamped.power` is, which shows for p < 2; at 0 the quotient would be NaN.
+        border = _clamped.BORDER * x.amax(-1, keepdim=True)
+        slope = powers / torch.maximum(x, border.clamp(min=torch.finfo(x.dtype).tiny))
+        if p < 2 and (x.amin(-1, keepdim=True) < border).any():
+            slope = torch.where(x < border, border.pow(p - 1.0), slope)
+        result = slope.mul_(factor)
+    uneasy = _uneasy(x, norm, p)
+    if uneasy is not None:
+        zero, lost = uneasy
+        result[zero] = grad[zero].unsqueeze(-1)
+        with torch.enable_grad():
+            rows = x[lost].requires_grad_()
+            (result[lost],) = torch.autograd.grad(_p_norm_reference(rows, p), rows, grad[lost])
+    return result
+
+
+_p_norm_rows = native.Operator(
+    "p_norm",
+    forward=_p_norm_forward,
+    shape=_p_norm_shape,
+    backward=_p_norm_backward,
+    reference=_p_norm_reference,
+)
+
+
+def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
+    """``(Σ xᵢ^p)^(1/p)`` along ``dim``, for ``x >= 0`` and p > 0."""
+    if p == 1:
+        return x.sum(dim)
+    return _p_norm_rows(x.movedim(dim, -1), p)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -209,6 +210,30 @@ def test_sorters_by_name(name):
     )
     with pytest.raises(ValueError, match=r"softly.TopKCrossEntropy: unknown sorter 'bogo'; choose from splitter, "):
         softly.TopKCrossEntropy([1.0], "bogo")
+
+
+def test_integers_of_any_kind():
+    scores, labels, relevant = torch.randn(3, 5), torch.tensor([0, 1, 2]), torch.rand(3, 5) > 0.5
+    functions = [
+        lambda k: softly.topk(scores, k),
+        lambda k: softly.TopKNetwork().topk(scores, k),
+        lambda k: softly.NeuralSort().log_topk(scores, k),
+        lambda k: softly.selection.TopKGate(k)(scores),
+        lambda k: SmoothTopKLoss(k)(scores, labels),
+        lambda k: softly.TopKCrossEntropy([0.5, 0.5], m=k)(scores, labels),
+        lambda k: softly.selection.recall_loss(scores, relevant, k, sorter="splitter"),
+        lambda k: softly.selection.soft_knn(scores, scores, labels, k, sorter="splitter"),
+        lambda k: softly.sorting.ndcg_loss(scores, labels.expand(5, 3).T, sorter="bitonic", k=k),
+        lambda k: softly.sorting.metrics.ndcg(scores, labels.expand(5, 3).T, k=k),
+        lambda k: softly.sorting.metrics.mrr(scores, labels.expand(5, 3).T, k=k),
+        lambda k: softly.sorting.metrics.exact_match_k(scores, scores, k=k),
+    ]
+    for function in functions:
+        for k in (np.int64(2), np.uint8(2), torch.tensor(2)):
+            torch.testing.assert_close(function(k), function(2))
+        for k in (2.0, np.float32(2), True, "2"):
+            with pytest.raises(TypeError, match="must be an integer, got"):
+                function(k)
 
 
 @pytest.mark.parametrize("top1", ["sort", "softmax", "separate"])

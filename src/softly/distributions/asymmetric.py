@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from softly import _clamped
+from softly._compiling import fact
 from softly.distributions.base import Distribution, Reversed, bisect, differentiable_root
 
 
@@ -189,7 +189,7 @@ class Gamma(Distribution):
         if not (math.isfinite(self.shape) and self.shape > 0):
             raise ValueError(f"softly.distributions.Gamma: shape must be positive and finite, got {self.shape}.")
 
-    @cached_property
+    @fact
     def lipschitz(self) -> float:
         """The supremum of the density; inf for ``shape < 1``."""
         return math.inf if self.shape < 1 else super().lipschitz

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from softly import _clamped, _inputs
+from softly._compiling import fact
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
@@ -114,7 +114,7 @@ class Distribution:
             >>> softly.distributions.get("reciprocal").icdf(torch.tensor([0.25, 0.5, 1.0]))
             tensor([-1.,  0., inf])
         """
-        return _evaluate(lambda v: torch.where((v < 0) | (v > 1), torch.nan, self._icdf(v)), u, "icdf")
+        return _evaluate(lambda v: torch.where((v >= 0) & (v <= 1), self._icdf(v), torch.nan), u, "icdf")
 
     def score(self, x: Tensor) -> Tensor:
         """``-(log pdf)'``, the factor of score-function gradient estimators; 0 outside the support.
@@ -176,19 +176,19 @@ class Distribution:
             raise ValueError(f"softly.distributions.shifted: shift must be finite, got {shift}.")
         return self if shift == 0 else Shifted(self, float(shift))
 
-    @cached_property
+    @fact
     def support(self) -> tuple[float, float]:
         """The interval outside which the density is 0."""
         ends = self._icdf(torch.tensor([0.0, 1.0], dtype=torch.float64))
         return float(ends[0]), float(ends[1])
 
-    @cached_property
+    @fact
     def lipschitz(self) -> float:
         """The smallest Lipschitz constant of the CDF, the supremum of the density; inf if there is none."""
         grid = torch.cat([_WIDE_GRID, -_WIDE_GRID, torch.zeros(1, dtype=torch.float64)]).sort().values
         return _maximum(self._pdf, grid)
 
-    @cached_property
+    @fact
     def swap_is_monotonic(self) -> bool | None:
         """Whether the relaxed ``min(x, 0) = x F(-x)`` never decreases; None without symmetry."""
         if not self.symmetric:
@@ -197,7 +197,7 @@ class Distribution:
         slope = swapped - _WIDE_GRID * self._pdf(_WIDE_GRID)
         return bool((slope >= -1e-12 * swapped).all())
 
-    @cached_property
+    @fact
     def swap_error_bound(self) -> float | None:
         """``sup_x |min_F(x, 0) - min(x, 0)|`` at Lipschitz constant 1.
 
@@ -208,7 +208,7 @@ class Distribution:
         # F(x / a) has Lipschitz constant 1 if F has a, and stretches x F(-x) by a.
         return self.swap_error * self.lipschitz if self.swap_error else 0.0
 
-    @cached_property
+    @fact
     def swap_error(self) -> float:
         """``sup_x |min_F(x, 0) - min(x, 0)|`` as the CDF is, at steepness 1."""
         return _maximum(lambda x: x * self._cdf(-x), _WIDE_GRID)

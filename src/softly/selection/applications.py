@@ -129,6 +129,7 @@ class TopKGate(Steep):
         self, k: int, *, distribution: str | Distribution = "logistic", steepness: float | Tensor = 10.0
     ) -> None:
         super().__init__(steepness, name="softly.selection.TopKGate")
+        k = _inputs.integer(k, "softly.selection.TopKGate", "k")
         if k < 1:
             raise ValueError(f"softly.selection.TopKGate: k must be >= 1, got {k}.")
         self.k = k

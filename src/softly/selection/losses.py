@@ -92,6 +92,7 @@ class TopKCrossEntropy(torch.nn.Module):
         p_k = _distribution_over_k(p_k, name)
         if top1 not in ("softmax", "sort", "separate"):
             raise ValueError(f"{name}: top1 must be 'softmax', 'sort' or 'separate', got {top1!r}.")
+        m = None if m is None else _inputs.integer(m, name, "m")
         if m is not None and m < p_k.shape[-1]:
             raise ValueError(f"{name}: m must be at least {p_k.shape[-1]}, the largest k of p_k, got {m}.")
         if not 0 <= label_smoothing <= 1:
@@ -272,6 +273,7 @@ class SmoothTopKLoss(Steep):
 
     def __init__(self, k: int, *, steepness: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(steepness, name="softly.selection.SmoothTopKLoss")
+        k = _inputs.integer(k, "softly.selection.SmoothTopKLoss", "k")
         if k < 1:
             raise ValueError(f"softly.selection.SmoothTopKLoss: k must be >= 1, got {k}.")
         if reduction not in REDUCTIONS:
@@ -292,10 +294,11 @@ class SmoothTopKLoss(Steep):
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
         steepness = self._checked_steepness()
         rate = steepness / self.k
-        # A class at -inf is in no set; as a very low number it has a gradient, 0.
-        scores = _inputs.finite(scores)
         index = torch.arange(scores.shape[-1] - 1, device=scores.device)
         others = scores.gather(-1, index + (index >= target))
+        # A class at -inf is in no set; as a very low number it has a gradient, 0. One at inf would hide the others in
+        # its rounding: the loss is NaN then.
+        others = torch.where(others.isneginf(), -_inputs.large(others), others)
         polynomials = _log_symmetric_polynomials(rate * others, self.k)
         own = rate * scores.gather(-1, target).squeeze(-1)
         margin = steepness + polynomials[..., self.k] - polynomials[..., self.k - 1] - own

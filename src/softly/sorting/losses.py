@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Literal
 
@@ -213,7 +212,7 @@ def ndcg_loss(
     gains = graded.gains(grades, valid, gain, scores.dtype, name)
     chosen = get_sorter(sorter, None, None, name)
     n = scores.shape[-1]
-    k = n if k is None else min(operator.index(k), n)
+    k = n if k is None else min(_inputs.integer(k, name, "k"), n)
     rows = chosen.topk(scores, k, lengths=lengths, mask=mask)
     discounts = graded.discounts(k, scores)
     dcg = (rows @ gains.unsqueeze(-1)).squeeze(-1) @ discounts

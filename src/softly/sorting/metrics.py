@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-
 import torch
 from torch import Tensor
 
+from softly import _inputs
 from softly.sorting import graded
 
 __all__ = ["elementwise_match", "exact_match", "exact_match_k", "kendall_tau", "mrr", "ndcg"]
@@ -82,6 +81,7 @@ def exact_match_k(scores: Tensor, target: Tensor, *, k: int = 5) -> Tensor:
         >>> softly.sorting.metrics.exact_match_k(scores, target, k=2)
         tensor(0.5000)
     """
+    k = _inputs.integer(k, "softly.sorting.metrics.exact_match_k", "k")
     if scores.ndim == 0 or not 1 <= k <= scores.shape[-1]:
         n = scores.shape[-1] if scores.ndim else 0
         raise ValueError(f"softly.sorting.metrics.exact_match_k: k must be in [1, {n}], got {k}.")
@@ -146,7 +146,7 @@ def ndcg(
     valid = graded.checked(scores, grades, lengths, mask, name)
     scores, n = scores.detach().double(), scores.shape[-1]
     gains = graded.gains(grades, valid, gain, torch.float64, name)
-    k = n if k is None else operator.index(k)
+    k = n if k is None else _inputs.integer(k, name, "k")
     discounts = graded.discounts(n, scores) * (torch.arange(n, device=scores.device) < k)
     ahead, level = _from_the_top(scores, valid)
     # Up to a rank, the discounts add up to this; on a par, an entry has the mean of theirs.
@@ -203,7 +203,7 @@ def mrr(
     ways = log_choose(torch.where(possible, left, 1.0), torch.where(possible, hits - 1, 0.0))
     chance = torch.where(possible, torch.exp(ways - log_choose(size, hits.clamp(min=0))), 0.0)
     rank = start + place
-    counted = torch.where(rank <= (n if k is None else operator.index(k)), 1.0 / rank, 0.0)
+    counted = torch.where(rank <= (n if k is None else _inputs.integer(k, name, "k")), 1.0 / rank, 0.0)
     return graded.reduce((chance * counted).sum(-1), relevant.any(-1), "mean", name).float()
 
 

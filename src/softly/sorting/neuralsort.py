@@ -125,11 +125,21 @@ def _logits(x: Tensor, lists: Lists | None) -> Tensor:
     return -misplacement(x) if lists is None else lists.masked(-misplacement(x))
 
 
+def order_statistics(x: Tensor) -> Tensor:
+    """The sorted values of ``x`` (..., n), for those who make n² numbers of them."""
+    if not torch.compiler.is_compiling():
+        return torch.sort(x, -1).values
+    # The gradient of a sort scatters, and inductor (torch 2.13, on the CPU) loses a part of what it is added to.
+    place = torch.arange(x.shape[-1], device=x.device)
+    chosen = torch.argsort(x.detach(), -1).unsqueeze(-1) == place
+    return torch.where(chosen, x.unsqueeze(-2), 0.0).sum(-1)
+
+
 def misplacement(x: Tensor) -> Tensor:
     """How far each input is from each rank, (..., n, n): ``Σⱼ |x - xⱼ| - (2r - n - 1) x`` up to a constant per rank."""
     # Up to what is the same for all inputs, (2r - n - 1) x - Σⱼ |x - xⱼ| is the sum of how far x lies on the wrong
     # side of the sorted values before and behind rank r: nothing cancels, and infinities hurt only themselves.
-    ahead = torch.sort(x, -1).values.unsqueeze(-1) - x.unsqueeze(-2)
+    ahead = order_statistics(x).unsqueeze(-1) - x.unsqueeze(-2)
     below = torch.nn.functional.pad(torch.relu(ahead)[..., :-1, :].cumsum(-2), (0, 0, 1, 0))
     above = torch.nn.functional.pad(torch.relu(-ahead).flip(-2)[..., :-1, :].cumsum(-2), (0, 0, 1, 0)).flip(-2)
     return 2.0 * (below + above) + ahead.abs()

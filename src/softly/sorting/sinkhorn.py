@@ -8,7 +8,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from softly import native
+from softly import _inputs, native
 from softly.sorting.lists import Lists
 from softly.sorting.neuralsort import misplacement
 from softly.sorting.sorter import Sorter, Steepness
@@ -54,7 +54,8 @@ class SinkhornSort(Sorter):
         super().__init__(steepness=steepness, straight_through=straight_through)
         if not tolerance > 0:
             raise ValueError(f"softly.SinkhornSort: tolerance must be positive, got {tolerance}.")
-        if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
+        max_iterations = _inputs.integer(max_iterations, "softly.SinkhornSort", "max_iterations")
+        if max_iterations < 1:
             raise ValueError(f"softly.SinkhornSort: max_iterations must be an integer >= 1, got {max_iterations}.")
         self.tolerance = tolerance
         self.max_iterations = max_iterations

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from softly.sorting.lists import Lists
+from softly.sorting.neuralsort import order_statistics
 from softly.sorting.sorter import Sorter
 
 __all__ = ["SoftSort"]
@@ -28,16 +29,22 @@ class SoftSort(Sorter):
     """
 
     def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
-        return torch.softmax(_logits(torch.sort(x, -1).values, x, steepness, lists), -1)
+        return torch.softmax(_logits(order_statistics(x), x, steepness, lists), -1)
 
     def _log_permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
-        return torch.log_softmax(_logits(torch.sort(x, -1).values, x, steepness, lists), -1)
+        return torch.log_softmax(_logits(order_statistics(x), x, steepness, lists), -1)
 
     def _topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return torch.softmax(_logits(torch.topk(x, k, -1).values, x, steepness, None), -1)
+        return torch.softmax(_logits(_largest(x, k), x, steepness, None), -1)
 
     def _log_topk(self, x: Tensor, steepness: float | Tensor, k: int) -> Tensor:
-        return torch.log_softmax(_logits(torch.topk(x, k, -1).values, x, steepness, None), -1)
+        return torch.log_softmax(_logits(_largest(x, k), x, steepness, None), -1)
+
+
+def _largest(x: Tensor, k: int) -> Tensor:
+    if torch.compiler.is_compiling():
+        return order_statistics(x).flip(-1)[..., :k]
+    return torch.topk(x, k, -1).values
 
 
 def _logits(values: Tensor, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:

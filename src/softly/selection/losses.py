@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -155,13 +154,9 @@ class TopKCrossEntropy(torch.nn.Module):
         first, rest = p_k[:, :1], p_k[:, 1:]
         if self.top1 == "sort":
             return _logarithms.floor(self._log_accepted(scores.gather(-1, ranked), p_k))
-        normalizer = _logsumexp(scores)
-        fixed = torch.compiler.is_compiling() or native.transformed(scores)  # nothing may depend on data then
-        if fixed or not math.isfinite(normalizer.detach().sum()):
-            scores = _inputs.finite(scores)
-            normalizer = _logsumexp(scores)
         ranked_scores = scores.gather(-1, ranked)
-        log_softmax = _inputs.finite(ranked_scores) - normalizer
+        bounded = scores if _inputs.known_finite(scores) else _inputs.finite(scores)
+        log_softmax = bounded.gather(-1, ranked) - _logsumexp(bounded)
         if p_k.shape[-1] == 1:
             return log_softmax
         if self.top1 == "softmax":

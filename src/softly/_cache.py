@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -22,27 +22,34 @@ def bounded(budget: int, size: Callable[[Any], int]) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        lock = threading.Lock()
-        total = 0
+        kept: dict[Hashable, _Entry] = {}
+        lock, clock, total = threading.Lock(), itertools.count(), 0
 
         @functools.wraps(function)
         def cached(*arguments: Hashable) -> Any:
             nonlocal total
-            with lock:
-                if arguments in kept:
-                    kept.move_to_end(arguments)
-                    return kept[arguments][0]
-            result = function(*arguments)
-            with lock:
-                if arguments in kept:  # another thread was faster
-                    return kept[arguments][0]
-                kept[arguments] = result, size(result)
-                total += kept[arguments][1]
-                while total > budget and len(kept) > 1:
-                    total -= kept.popitem(last=False)[1][1]
-            return result
+            entry = kept.get(arguments)
+            if entry is None:
+                result = function(*arguments)
+                with lock:
+                    if arguments not in kept:  # otherwise another thread was faster
+                        kept[arguments] = _Entry(result, size(result))
+                        total += kept[arguments].size
+                    entry = kept[arguments]
+                    entry.used = next(clock)
+                    while total > budget and len(kept) > 1:
+                        oldest = min(kept, key=lambda key: kept[key].used)
+                        total -= kept.pop(oldest).size
+            entry.used = next(clock)
+            return entry.result
 
         return cached  # type: ignore[return-value]
 
     return decorate
+
+
+class _Entry:
+    __slots__ = ("result", "size", "used")
+
+    def __init__(self, result: Any, size: int) -> None:
+        self.result, self.size, self.used = result, size, -1

@@ -5,7 +5,7 @@ Everything that softly asks torch by private names stands here and in `softly.na
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 _functorch = torch._C._functorch
+is_wrapped = _functorch.is_functorch_wrapped_tensor
+is_legacy = _functorch.is_legacy_batchedtensor
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -40,8 +42,23 @@ def lifted(*tensors: Tensor) -> bool:
     return (
         _functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
-        or any(_functorch.is_functorch_wrapped_tensor(x) or _functorch.is_legacy_batchedtensor(x) for x in tensors)
+        or any(is_wrapped(x) or is_legacy(x) for x in tensors)
     )
+
+
+def plain(tensors: Sequence[Tensor]) -> bool:
+    """Whether nobody but the code that runs sees the tensors: neither `lifted` nor `observed`, in one go."""
+    if (
+        _functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    ):
+        return False
+    for x in tensors:  # noqa: SIM110 - all() of a generator takes twice as long
+        if type(x) not in _PLAIN or x.is_meta or is_wrapped(x) or is_legacy(x):
+            return False
+    return True
 
 
 def observed(*tensors: Tensor) -> bool:
@@ -61,6 +78,6 @@ def data(x: Tensor) -> Tensor | None:
     """
     if torch.compiler.is_compiling():
         return None
-    while _functorch.is_functorch_wrapped_tensor(x):
+    while is_wrapped(x):
         x = _functorch.get_unwrapped(x)
-    return None if observed(x) or _functorch.is_legacy_batchedtensor(x) else x.detach()
+    return None if observed(x) or is_legacy(x) else x.detach()

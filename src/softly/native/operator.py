@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from softly.native import library
-from softly.native.borders import lifted, observed, tensors_in
+from softly.native.borders import lifted, plain, tensors_in
 
 _FULL = (torch.float32, torch.float64)
 _registry = torch.library.Library("softly", "DEF")
@@ -70,19 +70,26 @@ class Operator:
             return self.reference(*arguments)
         if not torch.compiler.is_compiling():
             everything = tensors_in(arguments)
-            if lifted(*everything) or (torch.is_grad_enabled() and self._needed(constants)):
+            alone = plain(everything)
+            if not alone and lifted(*everything):
                 return self.reference(*arguments)
-            if not observed(*everything):
+            if len(everything) > len(xs) and torch.is_grad_enabled() and self._needed(constants):
+                return self.reference(*arguments)
+            if alone:
                 fits = self._regular is None or self._regular(*arguments)
-                return self._direct(arguments) if fits else self.reference(*arguments)
+                return self._direct(arguments, everything) if fits else self.reference(*arguments)
         output = self._op(*arguments)
         return output[0] if isinstance(output, tuple) else output
 
-    def _direct(self, arguments: Sequence[Any]) -> Tensor:
+    def _direct(self, arguments: Sequence[Any], tensors: Sequence[Tensor]) -> Tensor:
         """Without torch's dispatcher."""
-        arguments = _contiguous(arguments)
-        xs, constants = self._split(arguments)
-        if self._backward is not None and torch.is_grad_enabled() and any(x.requires_grad for x in xs):
+        differentiated = False
+        for x in tensors:
+            if not x.is_contiguous():
+                arguments = _contiguous(arguments)
+            differentiated = differentiated or x.requires_grad
+        if differentiated and self._backward is not None and torch.is_grad_enabled():
+            xs, constants = self._split(arguments)
             return _Differentiable.apply(self, None, constants, *xs)
         return self._results(self._forward(*arguments))[0]
 
@@ -166,10 +173,11 @@ class Operator:
     ) -> list[Tensor | None]:
         xs, kept = saved[: len(wanted)], saved[len(wanted) :]
         again = torch.is_grad_enabled()
-        if again or lifted(grad, *xs):
+        alone = direct and not again and plain((grad, *xs))
+        if not alone and (again or lifted(grad, *xs)):
             # The gradient itself is differentiated or transformed: the reference can do that, to any order.
             return self._pull(grad, xs, constants, wanted, create_graph=again)
-        run = self._backward if direct and not observed(grad, *xs) else self._backward_op
+        run = self._backward if alone else self._backward_op
         if self._tensors == 1:
             return [run(grad.contiguous(), *xs, *kept, *constants)]  # type: ignore[misc]
         result = run(grad.contiguous(), *self._join(xs), *kept, *constants, wanted)  # type: ignore[misc]

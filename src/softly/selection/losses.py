@@ -156,10 +156,9 @@ class TopKCrossEntropy(torch.nn.Module):
         if self.top1 == "sort":
             return _logarithms.floor(self._log_accepted(scores.gather(-1, ranked), p_k))
         normalizer = _logsumexp(scores)
-        fixed = torch.compiler.is_compiling() or native.transformed(scores)  # nothing may depend on data then
-        if fixed or not math.isfinite(normalizer.detach().sum()):
-            scores = _inputs.finite(scores)
-            normalizer = _logsumexp(scores)
+        known = native.data(normalizer)
+        if known is None or native.transformed(scores) or not math.isfinite(known.sum()):
+            normalizer = _logsumexp(_inputs.finite(scores))
         ranked_scores = scores.gather(-1, ranked)
         log_softmax = _inputs.finite(ranked_scores) - normalizer
         if p_k.shape[-1] == 1:

@@ -59,7 +59,7 @@ def log_matrix(
     x: Tensor, valid: Tensor | None, key: str, distribution: Distribution, steepness: float | Tensor
 ) -> Tensor:
     """The logarithms of the permutation matrices, computed in float64."""
-    if distribution.swap_is_monotonic and _regular(x, valid) and not native.transformed(x):
+    if _regular(x, valid) and not native.transformed(x) and distribution.swap_is_monotonic:
         # Heavy tails hardly ever need more than the digits of the matrix, which has kernels.
         P = matrix(x.double(), None, key, distribution, steepness)
         known = native.data(P)

@@ -31,7 +31,7 @@ class NetworkSorter(Sorter):
     @property
     def monotonic(self) -> bool:
         """That of the distribution: whether its swap is, which heavy tails are needed for."""
-        return bool(self.distribution.swap_is_monotonic)
+        return _monotonic(self.distribution)
 
     def error_bound(self, n: int, k: int | None = None) -> float | None:
         """Of values: every layer adds at most ``swap_error / steepness`` of the distribution; None for "auto"."""
@@ -81,6 +81,11 @@ class NetworkSorter(Sorter):
 
     def extra_repr(self) -> str:
         return f"{self.network!r}, distribution={self.distribution}, {super().extra_repr()}"
+
+
+@constant_result
+def _monotonic(distribution: Distribution) -> bool:
+    return bool(distribution.swap_is_monotonic)
 
 
 @constant_result

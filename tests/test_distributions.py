@@ -132,6 +132,13 @@ def test_the_gaussian_tail_in_logarithms():
             assert g == pytest.approx(-1, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_what_is_known_of_swaps_is_what_is_computed(name):
+    d = distributions.get(name)
+    assert d.swap_is_monotonic == distributions.Distribution.swap_is_monotonic.func(d)
+    assert distributions.art(d, strength=0.3).swap_is_monotonic in (True, False)
+
+
 @pytest.mark.parametrize("name", distributions.names())
 def test_nan_is_not_hidden(name):
     d, nan = distributions.get(name), torch.tensor([math.nan, 0.5])

@@ -20,6 +20,7 @@ class Symmetric(Distribution):
 
     symmetric = True
     peaked = True
+    swap_is_monotonic = False  # but for tails as heavy as 1 / |x|; known, so that nobody has to compute it
 
     def _isf(self, u: Tensor) -> Tensor:
         return -self._icdf(u)
@@ -61,6 +62,7 @@ class Heaviside(Distribution):
 
     symmetric = True
     lipschitz = math.inf
+    swap_is_monotonic = True
 
     def _cdf(self, x: Tensor) -> Tensor:
         return torch.where(x.isnan(), x, 0.5 + 0.5 * torch.sign(x))
@@ -286,6 +288,8 @@ class Cauchy(Symmetric):
         tensor([0.2500, 0.7500])
     """
 
+    swap_is_monotonic = True
+
     def _cdf(self, x: Tensor) -> Tensor:
         return torch.atan2(torch.ones_like(x), -x) / math.pi
 
@@ -314,6 +318,8 @@ class Reciprocal(Symmetric):
         tensor([0.2500, 0.7500])
     """
 
+    swap_is_monotonic = True
+
     def _tail(self, x: Tensor) -> Tensor:
         return 0.5 / (1.0 - x)
 
@@ -339,6 +345,8 @@ class Optimal(Symmetric):
         >>> softly.distributions.Optimal().cdf(torch.tensor([-1.0, 0.1, 1.0]))
         tensor([0.0625, 0.6000, 0.9375])
     """
+
+    swap_is_monotonic = True
 
     def _tail(self, x: Tensor) -> Tensor:
         inner = x >= -0.25

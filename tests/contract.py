@@ -414,7 +414,7 @@ def _fastsort_row(method: str, regularization: str) -> Row:
 
 
 def _grades(x: Tensor) -> Tensor:
-    return torch.tensor([1, 0, 2, 1, 3])[: x.shape[-1]].expand(x.shape)
+    return torch.tensor([1, 0, 2, 1, 3], device=x.device)[: x.shape[-1]].expand(x.shape)
 
 
 def _better(x: Tensor) -> Tensor:
@@ -564,9 +564,9 @@ def _each_list(
     loss: Callable[[Tensor, Tensor], Tensor],
 ) -> Callable[[Tensor], Tensor]:
     """A loss of (batch, classes) scores whose labels are all 1, for scores of any shape."""
-    return lambda x: loss(x.reshape(-1, x.shape[-1]), torch.ones(x.shape[:-1].numel(), dtype=torch.long)).view(
-        x.shape[:-1]
-    )
+    return lambda x: loss(
+        x.reshape(-1, x.shape[-1]), torch.ones(x.shape[:-1].numel(), dtype=torch.long, device=x.device)
+    ).view(x.shape[:-1])
 
 
 def _topk_loss(x: Tensor, *, steepness: float, **hyper: Any) -> Tensor:
@@ -615,7 +615,7 @@ def _knn(x: Tensor, *, k: int, steepness: float) -> Tensor:
 
 def _keys(x: Tensor) -> tuple[Tensor, Tensor]:
     keys = torch.tensor([[0.0, 0.3], [1.0, -1.1], [-1.2, 0.4], [0.7, 1.3], [-0.6, -0.9]])
-    return keys[:, : x.shape[-1]].to(x), torch.tensor([0, 1, 2, 1, 0])
+    return keys[:, : x.shape[-1]].to(x), torch.tensor([0, 1, 2, 1, 0], device=x.device)
 
 
 def _hard_knn(x: Tensor) -> Tensor:
@@ -625,7 +625,7 @@ def _hard_knn(x: Tensor) -> Tensor:
 
 
 def _recall(x: Tensor, *, k: int, steepness: float) -> Tensor:
-    relevant = torch.arange(x.shape[-1]).remainder(2).bool().expand(x.shape)
+    relevant = torch.arange(x.shape[-1], device=x.device).remainder(2).bool().expand(x.shape)
     sorter = softly.TopKNetwork(steepness=steepness)
     return softly.selection.recall_loss(x, relevant, k, sorter=sorter, reduction="none")
 

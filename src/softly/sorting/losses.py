@@ -209,14 +209,18 @@ def ndcg_loss(
     """
     name = "softly.sorting.ndcg_loss"
     valid = graded.checked(scores, grades, lengths, mask, name)
-    gains = graded.gains(grades, valid, gain, scores.dtype, name)
     chosen = get_sorter(sorter, None, None, name)
     n = scores.shape[-1]
     k = n if k is None else min(_inputs.integer(k, name, "k"), n)
-    rows = chosen.topk(scores, k, lengths=lengths, mask=mask)
-    discounts = graded.discounts(k, scores)
-    dcg = (rows @ gains.unsqueeze(-1)).squeeze(-1) @ discounts
-    ideal = torch.topk(gains, k, -1).values @ discounts
-    relevant = ideal > 0
-    losses = torch.where(relevant, 1.0 - dcg / torch.where(relevant, ideal, 1.0), 0.0)
-    return graded.reduce(losses, relevant, reduction, name)
+
+    def loss(s: Tensor) -> Tensor:
+        gains = graded.gains(grades, valid, gain, s.dtype, name)
+        rows = chosen.topk(s, k, lengths=lengths, mask=mask)
+        discounts = graded.discounts(k, s)
+        dcg = (rows @ gains.unsqueeze(-1)).squeeze(-1) @ discounts
+        ideal = torch.topk(gains, k, -1).values @ discounts
+        relevant = ideal > 0
+        losses = torch.where(relevant, 1.0 - dcg / torch.where(relevant, ideal, 1.0), 0.0)
+        return graded.reduce(losses, relevant, reduction, name)
+
+    return _inputs.at_least_single(loss, scores)

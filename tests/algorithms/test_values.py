@@ -129,9 +129,8 @@ def test_indexing_at_real_positions():
     def read(array, i):
         return array[i]
 
-    w = torch.stack([1 / torch.cosh(X - j) ** 2 for j in range(3)], 1)
-    # Beyond its ends an array goes on as at the ends.
-    w[0] = torch.stack([1 / torch.cosh(torch.tensor(float(j), dtype=torch.float64)) ** 2 for j in range(3)])
+    # As in Python, −1 is the last entry.
+    w = torch.stack([1 / torch.cosh(torch.where(X < -0.5, X + 3, X) - j) ** 2 for j in range(3)], 1)
     w = w / w.sum(1, keepdim=True)
     close(read(array, X), (w * array).sum(1))
 
@@ -284,6 +283,12 @@ def test_categorical_equality():
     close(same(p, q), torch.cosine_similarity(p, q))
 
 
+def relaxed_floor(x, steepness=2.0):
+    low = torch.floor(x.detach())
+    top = sigmoid(torch.tensor(steepness, dtype=x.dtype))
+    return low + (top - sigmoid(steepness * (1 - (x - low)))) / (top - 0.5)
+
+
 def test_arithmetic_with_whole_quotients():
     @relax()
     def quotients(x, y):
@@ -291,14 +296,39 @@ def test_arithmetic_with_whole_quotients():
         z //= 0.5
         return [x // y, x % y, 2**x, divmod(x, y)[0], z, (x // 0.25) * y, math.log(y, 2), math.pow(y, 2)]
 
+    def expected(x, y):
+        floors = [relaxed_floor(x / d) for d in (y, 0.5, 0.25)]
+        return [floors[0], x - y * floors[0], 2**x, floors[0], floors[1], floors[2] * y, y.log2(), y**2]
+
     x = X.clone().requires_grad_()
-    results = quotients(x, Y)
-    for actual, expected in zip(
-        results, [X // Y, X % Y, 2**X, X // Y, X // 0.5, (X // 0.25) * Y, Y.log2(), Y**2], strict=True
-    ):
-        close(actual, expected)
-    (gradient,) = torch.autograd.grad(sum(r.sum() for r in results), x)
-    close(gradient, 1 + math.log(2) * 2**X)
+    results, wanted = quotients(x, Y), expected(x, Y)
+    for actual, value in zip(results, wanted, strict=True):
+        close(actual, value)
+    gradients = [torch.autograd.grad(sum(r.sum() for r in rs), x)[0] for rs in (results, wanted)]
+    close(*gradients)
+    y = Y + 0.01  # so that no quotient is whole but for rounding
+    hard = [X // y, X % y, 2**X, X // y, X // 0.5, (X // 0.25) * y, y.log2(), y**2]
+    for actual, value in zip(quotients.using(steepness=1e6)(X, y), hard, strict=True):
+        close(actual, value)
+
+
+def test_whole_numbers_of_relaxed_ones_are_continuous_and_exact_at_whole_numbers():
+    @relax(steepness=5.0)
+    def whole(x):
+        return [round(x), int(x), math.floor(x), math.ceil(x), x // 1]
+
+    integers = torch.arange(-3.0, 4.0, dtype=torch.float64)
+    for values in whole(integers):
+        close(values, integers)
+    for values in (whole(integers + 1e-9), whole(integers - 1e-9)):
+        for value in values:
+            torch.testing.assert_close(value, integers, atol=1e-6, rtol=0)
+    x = torch.tensor([-1.7, -0.2, 0.2, 1.4, 2.6], dtype=torch.float64)
+    steep = whole.using(steepness=1e6)(x)
+    for value, hard in zip(steep, (x.round(), x.trunc(), x.floor(), x.ceil(), x.floor()), strict=True):
+        close(value, hard)
+    y = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: torch.stack(whole(v)), (y,))
 
 
 def test_arrays_tell_their_size_and_give_their_parts():

@@ -87,8 +87,20 @@ def test_a_bound_that_depends_on_a_relaxed_number():
             total += i
         return total
 
+    # It is 2 or 3, told apart half-way: the third round is run with the probability that the bound is above it.
+    n = 2 + sigmoid(2 * X)
+    close(bound(X), sigmoid(2 * (n - 0.5)) * 0 + sigmoid(2 * (n - 1.5)) * 1 + sigmoid(2 * (n - 2.5)) * 2)
+    close(bound.using(steepness=1e6)(X), torch.where(X > 0, 3.0, 1.0))
+
+    @relax()
+    def listed(x):
+        n = 2
+        if x > 0:
+            n = 3
+        return [i for i in range(n)]  # noqa: C416
+
     with pytest.raises(TypeError, match=r"range\(\) of a relaxed number; a loop bound must be a hard int"):
-        bound(X)
+        listed(X)
 
 
 def test_variables_of_one_branch():
@@ -112,14 +124,22 @@ def test_variables_of_one_branch():
         missing(X)
 
 
-def test_truth_is_a_probability():
+def test_truth_is_that_of_python():
     @relax()
     def truth(x):
         return 1.0 if x else 0.0
 
-    close(truth(torch.tensor([0.0, 0.25, 1.0])), torch.tensor([0.0, 0.25, 1.0]))
-    with pytest.raises(ValueError, match=r"a probability in \[0, 1\], got -1 to 2"):
-        truth(X)
+    close(truth(X), 1 - 1 / torch.cosh(X) ** 2)  # x != 0
+    close(truth(torch.tensor([False, True])), torch.tensor([0.0, 1.0]))
+
+    @relax()
+    def flag(x):
+        found = 0
+        if x > 0:
+            found = 1
+        return 2.0 if found else 3.0
+
+    close(flag(X), 3 - sigmoid(2 * X))  # a flag is true with its probability, whether it says 1 or True
 
 
 def test_indexing_at_real_positions():
@@ -269,9 +289,17 @@ def test_whole_numbers_in_tensors():
         return b
 
     a, b = torch.tensor([1, 5]), torch.tensor([2, 3])
-    p = sigmoid(2.0 * (a - b))
+    p = sigmoid(2.0 * (a - b - 0.5))  # ints are told apart half-way, so that there are no ties
     close(larger(a, b), p * a + (1 - p) * b)
     assert larger.hard(a, b).tolist() == [2, 5]
+
+    @relax(steepness=1e6)
+    def order(a, b):
+        return [a < b, a <= b, a > b, a >= b, a == b, a != b]
+
+    a, b = torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])
+    for actual, expected in zip(order(a, b), (a < b, a <= b, a > b, a >= b, a == b, a != b), strict=True):
+        close(actual, expected)
 
 
 def test_categorical_equality():

@@ -211,7 +211,11 @@ class Array:
             return Array(self.store, None, key[0] % n)
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
-            return self.engine.wrap(self.engine.contract(part.tensor(), weights))
+            dense = part.tensor()
+            found = self.engine.wrap(self.engine.contract(dense, weights))
+            if isinstance(found, Number):
+                found.whole = not dense.dtype.is_floating_point
+            return found
         found = self._found(key)
         return Array(self.store, found) if np.ndim(found) else self.engine.entry(self.store.unbound()[int(found)])
 

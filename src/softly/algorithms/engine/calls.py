@@ -135,8 +135,8 @@ class Calls:
             for leaf in (*args, *kwargs.values()):
                 self._remember(leaf)
         result = function(*args, **kwargs)
-        if type(result) is list:
-            return List(engine, result)
+        if isinstance(result, MUTABLE):
+            return List(engine, result) if type(result) is list else result
         if isinstance(function, type) and has_attributes(result):
             engine.births[id(vars(result))] = (vars(result), engine.serial)
         return engine.outer(result)
@@ -200,7 +200,7 @@ class Calls:
             raise self.refusal(function, f" and can't be lowered ({_reason(lowered)})") from lowered
         if lowered.infinite:
             engine.guard()
-        return engine.invoke(lambda: lowered.function(engine, *args, **kwargs), function.__name__)
+        return engine.invoke(lambda: lowered.function(engine, *args, **kwargs), function.__name__, lowered.straight)
 
     def _bound(self, method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         engine, function, owner = self.engine, method.__func__, method.__self__

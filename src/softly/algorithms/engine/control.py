@@ -8,6 +8,7 @@ the path that it leaves: what follows is for the rest.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from softly.algorithms.engine.arrays import Array, Categorical, Undefined, numbe
 from softly.algorithms.engine.containers import Choice, torn
 from softly.algorithms.engine.joining import DEAD, Joining, Mass
 from softly.algorithms.engine.journals import Journal, Names
-from softly.algorithms.engine.numbers import Answer, Number
+from softly.algorithms.engine.numbers import Answer, Number, is_whole
 from softly.algorithms.engine.settings import Settings
 
 
@@ -52,6 +53,18 @@ class HardBranch:
     @staticmethod
     def end(names: Names) -> Names:
         return names
+
+
+class Span:
+    """A range with relaxed bounds, and the hard one that holds it."""
+
+    __slots__ = ("entries", "start", "step", "stop")
+
+    def __init__(self, start: Any, stop: Any, step: int, entries: range) -> None:
+        self.start, self.stop, self.step, self.entries = start, stop, step, entries
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.entries)
 
 
 YES, NO = HardBranch(True), HardBranch(False)
@@ -152,7 +165,7 @@ class Loop(Region):
         if not engine.static and tolerance > 0:
             # Each example goes on or ends by itself, as it would without the others.
             condition = torch.where(condition < 1.0 - tolerance, condition, 1.0)
-        going = condition if self.mass is None else self.mass * condition
+        going = engine.times(self.mass, condition)
         if not engine.static and tolerance > 0:
             going = torch.where(going > tolerance, going, 0.0)
         over = self.count > engine.settings.max_iterations
@@ -199,9 +212,9 @@ class Call(Region):
 
     __slots__ = ("journaled", "lossy", "returns")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, straight: bool) -> None:
         super().__init__(engine)
-        self.journaled = bool(engine.regions)  # what the outermost function writes is seen by nobody else
+        self.journaled = not straight
         self.returns: list[tuple[Mass, Any, dict[Any, Any]]] = []
         self.lossy = False
 
@@ -374,8 +387,12 @@ class Engine(Joining):
         value = number(value)
         if not isinstance(value, Tensor):
             return bool(value)  # which raises
-        if self.settings.hard or not value.dtype.is_floating_point:
-            return self.answer_of((value != 0).to(self.dtype))
+        if value.dtype == torch.bool:
+            return self.answer_of(value.to(self.dtype))
+        if self.typed:
+            return self.compare("!=", Number(self, value), 0)
+        if self.settings.hard:
+            return (value != 0).to(self.dtype)
         high, low = self.range(value)
         if low < -1e-5 or high > 1.0 + 1e-5:
             raise self.error(
@@ -383,7 +400,7 @@ class Engine(Joining):
                 f"the truth of a relaxed value is a probability in [0, 1], got {low:.4g} to {high:.4g}; "
                 "compare it, as in `x != 0`",
             )
-        return self.answer_of(value)
+        return value
 
     def answer_of(self, p: Tensor) -> Any:
         return Answer(self, p) if self.typed else p
@@ -440,6 +457,38 @@ class Engine(Joining):
         if self.anchor is None and p.requires_grad:
             self.anchor = p
 
+    def span(self, *bounds: Any) -> Any:
+        """The range of a ``for``; relaxed ints as its bounds make a relaxed one."""
+        if not any(isinstance(b, Number) for b in bounds):
+            return self.call(range, *bounds)
+        start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+        step = bounds[2] if len(bounds) == 3 else 1
+        whole = all(is_whole(b) for b in (start, stop)) and type(step) is int and abs(step) == 1
+        if self.static or not whole or self.paths is not None:
+            return self.call(range, *bounds)  # which raises
+        ends = [v.tensor.detach() if isinstance(v, Number) else self.constant(v) for v in (start, stop)]
+        low, high = sorted(ends, key=lambda t: float(t.sum())) if step < 0 else ends
+        first, last = math.floor(float(low.min())), math.ceil(float(high.max()))
+        if last - first > self.settings.max_iterations:
+            raise self.error(
+                ValueError,
+                f"a loop over a relaxed range of {last - first}; max_iterations={self.settings.max_iterations}",
+            )
+        return Span(start, stop, step, range(first, last) if step > 0 else range(last, first, -1))
+
+    def present(self, span: Any, i: int, entry: Names, labels: tuple[str, ...]) -> Any:
+        """The ways to go with an entry of a range: it may not be in it."""
+        if type(span) is not Span:
+            return YES
+        within = (">=", "<") if span.step > 0 else ("<=", ">")
+        begun = self.compare(within[0], i, span.start)
+        inside = self.compare(within[1], i, span.stop)
+        if isinstance(begun, bool) or isinstance(inside, bool):
+            known, other = (begun, inside) if isinstance(begun, bool) else (inside, begun)
+            return self.branch(other if known else False, entry, labels, True)
+        both = Answer(self, begun.tensor * inside.tensor, ("and", begun, inside))
+        return self.branch(both, entry, labels, True)
+
     @property
     def alive(self) -> bool:
         return self.regions[-1].mass is not DEAD
@@ -469,15 +518,34 @@ class Engine(Joining):
         next(r for r in reversed(self.regions) if isinstance(r, Call)).lossy = True
         return False
 
+    def mark(self) -> int:
+        """Where a ``try`` begins."""
+        return len(self.regions)
+
+    def recover(self, mark: int, error: Exception) -> None:
+        """Go on after an exception that the whole batch has run into, or pass it on."""
+        inner = self.regions[mark:]
+        uncertain = any(isinstance(r, (Branch, Aside)) or r.mass is not None for r in inner)
+        if uncertain or str(error).strip("'\"").startswith("softly."):
+            raise error
+        for region in reversed(inner):
+            self.regions.pop()
+            if not region.journaled:
+                continue
+            journal = self.journals.pop()
+            if self.journals:
+                for k, entry in journal.items():
+                    self.journals[-1].setdefault(k, entry)
+
     def return_(self, value: Any) -> None:
         call = next(r for r in reversed(self.regions) if isinstance(r, Call))
         written = self.snapshot(call) if call.journaled else {}
         call.returns.append((self.mass(call), self.held(value), written))
         self.regions[-1].mass = DEAD
 
-    def invoke(self, body: Callable[[], None], name: str) -> Any:
-        """Run the body of a function and give what it returns."""
-        call = Call(self)
+    def invoke(self, body: Callable[[], None], name: str, straight: bool = False) -> Any:
+        """Run the body of a function and give what it returns; a ``straight`` one returns only at its end."""
+        call = Call(self, straight)
         self.regions.append(call)
         if call.journaled:
             self.journals.append(Journal())
@@ -485,6 +553,8 @@ class Engine(Joining):
         if call.mass is not DEAD:
             call.returns.append((call.mass, None, self.snapshot(call) if call.journaled else {}))
         self.regions.pop()
+        if straight and len(call.returns) == 1 and call.returns[0][0] is None:
+            return self.released(call.returns[0][1])
         exits = [(mass, (value,), written) for mass, value, written in call.returns]
         if not call.journaled:
             self.journals.append(Journal())

@@ -18,7 +18,7 @@ from torch import Tensor
 from softly import minmax
 from softly.algorithms.engine.arrays import RELAXED, Array, Categorical, number
 from softly.algorithms.engine.containers import Choice, Dict, List, intact, relaxed
-from softly.algorithms.engine.numbers import Answer, Number
+from softly.algorithms.engine.numbers import Answer, Number, is_whole
 from softly.algorithms.engine.protocol import Run
 
 
@@ -50,7 +50,7 @@ def _extreme(sign: int) -> Callable[..., Any]:
             if type(t) is float:
                 rt.constant(t)  # which notices infinities
         if key is None:
-            return rt.number(rt.comparators.extreme(tensors, sign, steepness))
+            return Number(rt, rt.comparators.extreme(tensors, sign, steepness), all(map(is_whole, keys)))
         columns = torch.stack(rt.uniform([rt.column(t) for t in tensors]), -1)
         weights = rt.comparators.largest(columns, steepness)
         (result,) = rt.join_values(list(weights.unbind(-1)), [[v] for v in values], (f"{plain.__name__}()",))
@@ -72,7 +72,8 @@ def _by_comparison(rt: Run, values: list[Any], keys: list[Any], sign: int) -> An
 
 def _abs(rt: Run, x: Any) -> Any:
     if isinstance(x, (*RELAXED, Choice)):
-        return rt.elementwise(lambda t: rt.comparators.absolute(t, rt.steepness), x)
+        result = rt.elementwise(lambda t: rt.comparators.absolute(t, rt.steepness), x)
+        return Number(rt, result.tensor, is_whole(x)) if isinstance(result, Number) else result
     return abs(x)
 
 
@@ -268,7 +269,7 @@ def _standing_for(value: Any) -> tuple[type, ...]:
     if isinstance(value, Answer):
         return (bool,)
     if isinstance(value, Number):
-        return (float,) if value.tensor.dtype.is_floating_point else (int,)
+        return (int,) if value.whole else (float,)
     if isinstance(value, Categorical):
         return (int,)
     if isinstance(value, Array):

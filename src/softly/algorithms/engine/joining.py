@@ -15,12 +15,11 @@ from softly.algorithms.engine.arrays import Array, Categorical, Store, Undefined
 from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, Torn, birth, torn
 from softly.algorithms.engine.frames import named_elsewhere
 from softly.algorithms.engine.journals import MISSING, WHOLE, Held, Journals, Mark, Names, mutable, put, read
-from softly.algorithms.engine.numbers import Answer, Number
+from softly.algorithms.engine.numbers import Answer, Number, is_whole
 
 Mass = Any  # of a path: None for 1, DEAD for 0, or a tensor (batch,)
 DEAD = Mark("dead")
 _NUMBERS = (bool, int, float)
-_BOOLS = (bool, Answer)
 
 
 class Blend:
@@ -53,11 +52,13 @@ class Joining(Journals):
         self.births: dict[int, tuple[Any, int]] = {}  # the attributes of objects that the program made, and when
         self.merged_objects: dict[int, Any] = {}
 
-    @staticmethod
-    def times(a: Mass, b: Mass) -> Mass:
+    def times(self, a: Mass, b: Mass) -> Mass:
         if a is DEAD or b is DEAD:
             return DEAD
-        return b if a is None else a if b is None else a * b
+        if a is None or b is None:
+            return b if a is None else a
+        # Where nobody is, a condition may be no number.
+        return a * torch.where(a == 0, 0.0, b) if self.guarded else a * b
 
     def join_branches(self, p: Tensor, yes: Any, no: Any, labels: tuple[str, ...], since: int) -> Names:
         parent = self.regions[-1]
@@ -196,14 +197,13 @@ class Joining(Journals):
             kind_a, kind_b = type(a), type(b)
             if a is b and kind_a is not Held and kind_a is not tuple:
                 continue
-            made: Any = Tensor
+            made: Any = None
             if kind_a is Number or kind_a is Answer:
-                made = Answer if kind_a is Answer and kind_b in _BOOLS else Number
+                made = _model(a, b)
                 a = a.tensor
                 kind_a = Tensor
             if kind_b is Number or kind_b is Answer:
-                if made is Tensor:
-                    made = Answer if kind_b is Answer and kind_a in _BOOLS else Number
+                made = made or _model(a, b)
                 b = b.tensor
                 kind_b = Tensor
             if kind_a is not Tensor and kind_b is Tensor and kind_a in _NUMBERS:
@@ -227,7 +227,7 @@ class Joining(Journals):
             else:
                 mixed = torch._foreach_lerp(starts, ends, [p] * len(starts))
             for i, made, value in zip(changed, kinds, mixed, strict=True):
-                joined[i] = value if made is Tensor else made(self, value)
+                joined[i] = value if made is None else self._made(made, value)
         return joined
 
     def _expectation(self, p: Tensor, a: Any, b: Any) -> Any:
@@ -241,7 +241,11 @@ class Joining(Journals):
             mean = self.comparators.mix(p, end, start) if self.guarded else torch.lerp(start, end, p)
         if not self.typed:
             return mean
-        return Answer(self, mean) if type(a) is bool and type(b) is bool else Number(self, mean)
+        return self._made(_model(a, b), mean)
+
+    def _made(self, model: str, mean: Tensor) -> Number:
+        """The mean of numbers as what they are: answers, ints or others."""
+        return Answer(self, mean) if model == "answer" else Number(self, mean, model == "whole")
 
     def join_values(
         self, masses: Sequence[Mass], rows: Sequence[Sequence[Any]], labels: Sequence[str], since: int = -1
@@ -375,7 +379,7 @@ class Joining(Journals):
             any(type(v) is Tensor for v in values) and not any(isinstance(v, Number) for v in values)
         ):
             return combined
-        return Answer(self, combined) if all(type(v) in _BOOLS for v in values) else Number(self, combined)
+        return self._made(_model(*values), combined)
 
     def _join_collections(self, values: list[Any], label: str, blend: Blend) -> Any:
         first = values[0]
@@ -469,6 +473,12 @@ def _family(value: Any) -> str | None:
         return f"tuple {type(value).__name__} {len(value)}"
     families = {list: "list", collections.deque: "deque", dict: "dict", set: "set"}
     return next((name for kind, name in families.items() if isinstance(value, kind)), None)
+
+
+def _model(*values: Any) -> str:
+    if all(type(v) is Answer or (type(v) in (bool, int) and v in (0, 1)) for v in values):
+        return "answer"
+    return "whole" if all(is_whole(v) for v in values) else "number"
 
 
 def _depth(values: Sequence[Any]) -> int:

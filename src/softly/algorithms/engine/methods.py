@@ -135,7 +135,9 @@ class Methods:
         self._inside(name)
         if name == "conjugate":
             return value
-        if name in ("is_integer", "bit_length", "as_integer_ratio", "hex"):
+        if name == "is_integer":
+            return value.whole or engine.compare("==", value, Number(engine, value.tensor.detach().round()))
+        if name in ("bit_length", "as_integer_ratio", "hex"):
             raise engine.error(TypeError, f"{name}() of a relaxed number")
         function = getattr(Tensor, name, None)
         if function is None:

@@ -21,13 +21,16 @@ _SCALARS = (int, float, bool)
 
 
 class Number:
-    """A relaxed number: a tensor (batch,), or one without dimensions that is the same for all examples."""
+    """A relaxed number: a tensor (batch,), or one without dimensions that is the same for all examples.
 
-    __slots__ = ("engine", "tensor")
+    ``whole`` tells that it stands for Python's int: made of ints alone, so that on every path it is one.
+    """
+
+    __slots__ = ("engine", "tensor", "whole")
     __array_priority__ = 1000
 
-    def __init__(self, engine: Run, tensor: Tensor) -> None:
-        self.engine, self.tensor = engine, tensor
+    def __init__(self, engine: Run, tensor: Tensor, whole: bool = False) -> None:
+        self.engine, self.tensor, self.whole = engine, tensor, whole
 
     def _refuse(self, what: str, remedy: str) -> NoReturn:
         raise self.engine.error(TypeError, f"{what} a relaxed value; {remedy}")
@@ -105,10 +108,10 @@ class Number:
         return self.engine.attribute(self, name)
 
     def __neg__(self) -> Number:
-        return Number(self.engine, -self.tensor)
+        return Number(self.engine, -self.tensor, self.whole)
 
     def __pos__(self) -> Number:
-        return Number(self.engine, +self.tensor)
+        return Number(self.engine, self.tensor, self.whole)
 
     def __abs__(self) -> Any:
         return self.engine.call(abs, self)
@@ -185,7 +188,7 @@ class Answer(Number):
     __slots__ = ("question",)
 
     def __init__(self, engine: Run, tensor: Tensor, question: Question | None = None) -> None:
-        super().__init__(engine, tensor)
+        self.engine, self.tensor, self.whole = engine, tensor, True
         self.question = question
 
     def exact(self) -> Tensor:
@@ -224,6 +227,12 @@ def raw(value: Any) -> Any:
     return value.tensor if isinstance(value, Number) else value
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value stands for an int."""
+    kind = type(value)
+    return value.whole if kind is Number or kind is Answer else kind is int or kind is bool
+
+
 def _operand(number: Number, other: Any) -> Any:
     """The other operand of an operation as a tensor or a Python number; NotImplemented where it is something else."""
     kind = type(other)
@@ -245,11 +254,15 @@ def _operand(number: Number, other: Any) -> Any:
 def _binary(name: str, function: Callable[[Any, Any], Any]) -> None:
     def forward(self: Number, other: Any) -> Any:
         operand = _operand(self, other)
-        return NotImplemented if operand is NotImplemented else Number(self.engine, function(self.tensor, operand))
+        if operand is NotImplemented:
+            return NotImplemented
+        return Number(self.engine, function(self.tensor, operand), self.whole and is_whole(other))
 
     def backward(self: Number, other: Any) -> Any:
         operand = _operand(self, other)
-        return NotImplemented if operand is NotImplemented else Number(self.engine, function(operand, self.tensor))
+        if operand is NotImplemented:
+            return NotImplemented
+        return Number(self.engine, function(operand, self.tensor), self.whole and is_whole(other))
 
     setattr(Number, f"__{name}__", forward)
     setattr(Number, f"__r{name}__", backward)
@@ -260,11 +273,17 @@ def _partial(name: str) -> None:
 
     def forward(self: Number, other: Any) -> Any:
         operand = _operand(self, other)
-        return NotImplemented if operand is NotImplemented else getattr(self.engine, name)(self.tensor, operand)
+        if operand is NotImplemented:
+            return NotImplemented
+        whole = name != "truediv" and self.whole and is_whole(other)
+        return Number(self.engine, self.engine.careful.operations[name](self.tensor, operand), whole)
 
     def backward(self: Number, other: Any) -> Any:
         operand = _operand(self, other)
-        return NotImplemented if operand is NotImplemented else getattr(self.engine, name)(operand, self.tensor)
+        if operand is NotImplemented:
+            return NotImplemented
+        whole = name != "truediv" and self.whole and is_whole(other)
+        return Number(self.engine, self.engine.careful.operations[name](operand, self.tensor), whole)
 
     setattr(Number, f"__{name}__", forward)
     setattr(Number, f"__r{name}__", backward)

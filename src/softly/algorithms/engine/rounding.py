@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from softly.algorithms.engine.numbers import Number
 from softly.algorithms.engine.protocol import Run
 
 
@@ -56,17 +59,23 @@ class Rounding:
         return torch.where(x.detach() >= 0, self.floor_tensor(x), -self.floor_tensor(-x))
 
     def floor(self, x: Any) -> Any:
-        return self.engine.elementwise(self.floor_tensor, x)
+        return self._whole(self.engine.elementwise(self.floor_tensor, x))
 
     def ceil(self, x: Any) -> Any:
-        return self.engine.elementwise(lambda t: -self.floor_tensor(-t), x)
+        return self._whole(self.engine.elementwise(lambda t: -self.floor_tensor(-t), x))
 
     def trunc(self, x: Any) -> Any:
-        return self.engine.elementwise(self.trunc_tensor, x)
+        return self._whole(self.engine.elementwise(self.trunc_tensor, x))
+
+    @staticmethod
+    def _whole(x: Any) -> Any:
+        if isinstance(x, Number):
+            x.whole = True
+        return x
 
     def round(self, x: Any, digits: int | None = None) -> Any:
         if not digits:
-            return self.engine.elementwise(self.round_tensor, x)
+            return self._whole(self.engine.elementwise(self.round_tensor, x))
         unit = 10.0**digits
         return self.engine.elementwise(lambda t: self.round_tensor(t * unit) / unit, x)
 
@@ -76,6 +85,15 @@ class Arithmetic:
 
     def __init__(self, engine: Run, rounding: Rounding) -> None:
         self.engine, self.rounding = engine, rounding
+        self.operations: dict[str, Callable[[Any, Any], Any]] = {
+            "add": operator.add,
+            "sub": operator.sub,
+            "mul": operator.mul,
+            "truediv": self.divide,
+            "floordiv": self.floor_divide,
+            "mod": self.modulo,
+            "pow": self.power,
+        }
 
     def divide(self, a: Any, b: Any) -> Any:
         b = self.engine.safe(b, lambda t: t == 0)

@@ -17,7 +17,7 @@ from softly.algorithms.engine.containers import Choice, List, Maybe, intact, rel
 from softly.algorithms.engine.control import Aside, Engine
 from softly.algorithms.engine.journals import Names, mutable
 from softly.algorithms.engine.methods import Methods
-from softly.algorithms.engine.numbers import Answer, Number, exactly
+from softly.algorithms.engine.numbers import Answer, Number, exactly, is_whole
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
@@ -37,6 +37,14 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 _ORDERED = (bool, int, float, Number, Categorical, Array)
 
 
+def _apart(symbol: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Whole numbers, moved by a half such that a comparison of them has no ties."""
+    half = 0.5 if "=" in symbol else -0.5
+    if symbol[0] == "<":
+        return x, y + half
+    return (x + half, y) if symbol[0] == ">" else (x, y)
+
+
 class Runtime(Engine):
     """The engine with the operations that lowered Python code calls; ``_rt`` in that code."""
 
@@ -52,7 +60,7 @@ class Runtime(Engine):
             steepness = self.steepness
         elif not isinstance(steepness, Tensor):
             steepness = self.constant(steepness)
-        if type(a) is Number and type(b) is Number:
+        if type(a) is Number and type(b) is Number and not (a.whole and b.whole):
             x, y = a.tensor, b.tensor
             return Answer(self, self.comparators.compare(symbol, x, y, steepness), ("compare", symbol, x, y))
         if not self.typed and not isinstance(a, Array) and not isinstance(b, Array):
@@ -81,7 +89,11 @@ class Runtime(Engine):
         for value in (x, y):
             if type(value) is float:
                 self.constant(value)  # which notices infinities
-        return Answer(self, self.comparators.compare(symbol, x, y, steepness), ("compare", symbol, x, y))
+        question = ("compare", symbol, x, y)
+        if not self.settings.hard and is_whole(a) and is_whole(b):
+            # Ints are told apart half-way between them, so that ties are what they are.
+            x, y = _apart(symbol, x, y)
+        return Answer(self, self.comparators.compare(symbol, x, y, steepness), question)
 
     def _compare_hard(self, symbol: str, a: Any, b: Any) -> Any:
         method = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "==": "__eq__", "!=": "__ne__"}[symbol]
@@ -248,7 +260,7 @@ class Runtime(Engine):
                 cells = collection.store.unbound()
                 if -len(cells) <= key < len(cells):
                     cell = cells[key]
-                    return Number(self, cell) if isinstance(cell, Tensor) and self.typed else cell
+                    return self.number(cell) if isinstance(cell, Tensor) else cell
             return collection[key]
         if kind is Choice:
             return self.each(collection, lambda option: self.getitem(option, key))
@@ -294,7 +306,10 @@ class Runtime(Engine):
             return self.each(
                 Choice(self, [(w, [v]) for w, v in zip(weights.unbind(1), collection, strict=True)]), lambda o: o[0]
             )
-        return self.array(collection)[key]
+        found = self.array(collection)[key]
+        if isinstance(found, Number):
+            found.whole = all(is_whole(v) for v in collection)
+        return found
 
     def _entry(self, collection: dict[Any, Any], key: Any) -> Any:
         if isinstance(key, (*RELAXED, Choice)):

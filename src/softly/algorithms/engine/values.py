@@ -49,15 +49,6 @@ class Values(Run):
         self.inputs: Mapping[int, Tensor] = {}  # tensors from outside, as a compiler has them
         self.rounding = Rounding(self)
         self.careful = Arithmetic(self, self.rounding)
-        self._operations: dict[str, Callable[[Any, Any], Any]] = {
-            "add": operator.add,
-            "sub": operator.sub,
-            "mul": operator.mul,
-            "truediv": self.careful.divide,
-            "floordiv": self.careful.floor_divide,
-            "mod": self.careful.modulo,
-            "pow": self.careful.power,
-        }
         self._constants: dict[float, Tensor] = {}
         self._units: dict[int, tuple[Tensor, Tensor]] = {}
         self.configure(settings)
@@ -93,11 +84,13 @@ class Values(Run):
 
     def number(self, tensor: Tensor) -> Any:
         """A tensor (batch,) as a number of the program."""
-        return Number(self, tensor) if self.typed else tensor
+        if not self.typed:
+            return tensor
+        return Number(self, tensor, tensor.dtype is not self.dtype and not tensor.dtype.is_floating_point)
 
     def entry(self, cell: Any) -> Any:
         """A cell of an array as a number of the program."""
-        return Number(self, cell) if isinstance(cell, Tensor) and self.typed else cell
+        return self.number(cell) if isinstance(cell, Tensor) else cell
 
     def made_list(self, entries: Any) -> List:
         return List(self, entries)
@@ -319,19 +312,7 @@ class Values(Run):
                     TypeError,
                     f"{name} of an array and a {type(value).__name__}; lists and arrays don't mix (lists=True)",
                 )
-        return self.elementwise(self._operations[name], a, b)
-
-    def truediv(self, a: Any, b: Any) -> Any:
-        return Number(self, self.careful.divide(a, b))
-
-    def floordiv(self, a: Any, b: Any) -> Any:
-        return Number(self, self.careful.floor_divide(a, b))
-
-    def mod(self, a: Any, b: Any) -> Any:
-        return Number(self, self.careful.modulo(a, b))
-
-    def pow(self, a: Any, b: Any) -> Any:
-        return Number(self, self.careful.power(a, b))
+        return self.elementwise(self.careful.operations[name], a, b)
 
     # Positions ---------------------------------------------------------------------------------------------------
 

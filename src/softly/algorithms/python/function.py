@@ -200,8 +200,13 @@ class RelaxedFunction:
         args, kwargs = batch.enter(engine)
         try:
             return batch.leave(engine, self._invoke(engine, args, kwargs)), engine
+        except RecursionError as error:
+            raise RecursionError(
+                f"softly.relax: {self.__name__} calls itself too deeply; where the end depends on a relaxed value, "
+                "give the recursion a hard bound."
+            ) from error
         except (TypeError, AttributeError, RuntimeError) as error:
-            if engine.describing or str(error).startswith("softly.") or isinstance(error, RecursionError):
+            if engine.describing or str(error).startswith("softly."):
                 raise
             where = raised_at(error.__traceback__)
             reason = str(error).rstrip(".") or type(error).__name__
@@ -218,7 +223,8 @@ class RelaxedFunction:
         return _pytree.tree_map(straight_through, hard, soft)
 
     def _invoke(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return engine.invoke(lambda: self._lowered.function(engine, *args, **kwargs), self.__name__)
+        body = functools.partial(self._lowered.function, engine, *args, **kwargs)
+        return engine.invoke(body, self.__name__, self._lowered.straight)
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness

@@ -36,6 +36,7 @@ from softly.algorithms.python.rewriting import (
     name_node,
     names_tuple,
     parameter_names,
+    returns_at_end,
     undefined_names,
     without_docstring,
 )
@@ -50,6 +51,7 @@ class Lowered:
     first_line: int
     notes: tuple[Note, ...]
     infinite: bool
+    straight: bool  # whether it returns only at its end
     original: types.FunctionType
     outside: tuple[str, ...]
 
@@ -182,4 +184,6 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     )
     made.__kwdefaults__ = function.__kwdefaults__
     notes = tuple(sorted(lowering.notes, key=lambda note: note.line))
-    return Lowered(made, source, first_line, notes, endless, function, tuple(sorted(lowering.outside)))
+    return Lowered(
+        made, source, first_line, notes, endless, returns_at_end(body), function, tuple(sorted(lowering.outside))
+    )

@@ -12,7 +12,7 @@ REFUSED: dict[type[ast.AST], str] = {
     ast.ClassDef: "define the class outside of the function",
     ast.Global: "pass the variable as an argument and return it",
     ast.Nonlocal: "pass the variable as an argument and return it",
-    ast.Try: "exceptions don't mix with probabilities; test for the case with `if`",
+    ast.TryStar: "exceptions don't mix with probabilities; test for the case with `if`",
     ast.Match: "write `if` and `elif`",
     ast.Yield: "collect the values in a list and return it",
     ast.YieldFrom: "collect the values in a list and return it",
@@ -21,8 +21,6 @@ REFUSED: dict[type[ast.AST], str] = {
     ast.AsyncWith: "async functions can't be relaxed",
     ast.NamedExpr: "assign in a statement of its own",
 }
-if hasattr(ast, "TryStar"):
-    REFUSED[ast.TryStar] = REFUSED[ast.Try]
 
 SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
@@ -112,8 +110,9 @@ def _leaves(statement: ast.stmt) -> bool:
         body = [*statement.body, *statement.orelse]
         # break and continue of the loop stay inside of it.
         return any(isinstance(n, LEAVING) for n in _own(body))
-    if isinstance(statement, (ast.If, ast.With)):
+    if isinstance(statement, (ast.If, ast.With, ast.Try)):
         inner = [*statement.body, *getattr(statement, "orelse", [])]
+        inner += [s for handler in getattr(statement, "handlers", []) for s in handler.body]
         return any(_leaves(s) for s in inner)
     return False
 
@@ -123,6 +122,17 @@ def _cheap(code: Sequence[ast.AST]) -> bool:
     return not any(isinstance(n, (*HEAVY, *JUMPS)) for n in _own(code))
 
 
+def _certain(bounds: Sequence[ast.expr]) -> bool:
+    """Whether the bounds of a range are hard to the eye: constants and lengths."""
+    return all(
+        isinstance(n, (ast.Constant, ast.BinOp, ast.operator, ast.expr_context, ast.UnaryOp, ast.unaryop))
+        or (isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len")
+        or (isinstance(n, ast.Name) and n.id == "len")
+        for bound in bounds
+        for n in ([bound] if isinstance(bound, ast.Call) else ast.walk(bound))
+    )
+
+
 def _pure(code: Sequence[ast.AST]) -> bool:
     """Whether evaluating an expression changes nothing: it calls nothing but what only looks."""
     looking = ("len", "abs", "min", "max", "sum", "float", "int", "isinstance", "range", "sqrt", "exp", "log")
@@ -130,6 +140,13 @@ def _pure(code: Sequence[ast.AST]) -> bool:
         not isinstance(n, ast.Call)
         or (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in looking
         for n in _own(code)
+    )
+
+
+def returns_at_end(body: Sequence[ast.stmt]) -> bool:
+    """Whether a function returns nowhere but in its last statement, and raises nothing."""
+    return not any(isinstance(n, LEAVING) for n in _own(body[:-1])) and (
+        isinstance(body[-1], ast.Return) or not any(isinstance(n, LEAVING) for n in _own(body[-1:]))
     )
 
 
@@ -280,34 +297,63 @@ class Lowering(ast.NodeTransformer):
         return [ast.copy_location(s, node) for s in (start, statement, self.end(loop, names))]
 
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
-        iterable = engine_call("iterate", self.visit(node.iter))
-        target = self.visit(node.target)
         if not isinstance(node.target, (ast.Name, ast.Tuple, ast.List)):
             raise self.refuse(node, "let the loop assign to a plain variable")
-        inside = _own(node.body, into_loops=False)
-        jumps = any(isinstance(n, (ast.Break, ast.Continue)) for n in inside) or any(
+        names = assigned([node])
+        jumps = any(isinstance(n, (ast.Break, ast.Continue)) for n in _own(node.body, into_loops=False)) or any(
             isinstance(n, LEAVING) for n in _own(node.body)
         )
-        if not jumps:
-            self.note(node, "for: unrolled", [])
-            statement = ast.For(target, iterable, self.block(node.body), [])
-            rest = self.block(node.orelse) if node.orelse else []
-            return [ast.copy_location(statement, node), *rest]
-        names = assigned([node])
-        self.note(node, "for: unrolled", [*names, *self._touched(node.body)])
+        self.note(node, "for: unrolled", [*names, *self._touched(node.body)] if jumps else [])
         loop = self.fresh("loop")
+        span = self._span(node)
+        target = self.visit(node.target)
+        body = self.iteration(node, loop, names) if jumps else self.block(node.body)
+        start: list[ast.stmt] = []
+        if span is None:
+            iterable: ast.expr = engine_call("iterate", self.visit(node.iter))
+        else:
+            # The bounds may be relaxed: an entry is in the range with a probability.
+            bounds, item = self.fresh("span"), self.fresh("item")
+            start = [ast.Assign([name_node(bounds, ast.Store)], span)]
+            iterable = name_node(bounds)
+            body = self._present(bounds, item, [ast.Assign([target], name_node(item)), *body], names)
+            target = name_node(item, ast.Store)
+        if not jumps:
+            rest = self.block(node.orelse) if node.orelse else []
+            return [*(ast.copy_location(s, node) for s in (*start, ast.For(target, iterable, body, []))), *rest]
         lossy = any(isinstance(n, LEAVING) for n in _own([*node.body, *node.orelse]))
-        start = ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
+        start.append(
+            ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
+        )
         alive = ast.Attribute(name_node(loop), "alive", ast.Load())
-        body = self.iteration(node, loop, names)
-        body.append(ast.If(ast.UnaryOp(ast.Not(), alive), [ast.Break()], []))
+        body = [*body, ast.If(ast.UnaryOp(ast.Not(), alive), [ast.Break()], [])]
         statement = ast.For(target, iterable, body, [])
         rest = []
         if node.orelse:
             rest = [ast.If(ast.Attribute(name_node(loop), "alive", ast.Load()), self.block(node.orelse), [])]
         finish = ast.Expr(ast.Call(ast.Attribute(name_node(loop), "finish", ast.Load()), [names_tuple(names)], []))
-        parts = [start, statement, *rest, finish, self.end(loop, names)]
+        parts = [*start, statement, *rest, finish, self.end(loop, names)]
         return [ast.copy_location(s, node) for s in parts]
+
+    def _span(self, node: ast.For) -> ast.expr | None:
+        """The bounds of a loop over a range that may be relaxed; None for other loops."""
+        call = node.iter
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
+            return None
+        if call.keywords or any(isinstance(a, ast.Starred) for a in call.args) or _certain(call.args):
+            return None
+        if "range" in self.local or any("range" in s for s in self.scopes):
+            return None
+        return engine_call("span", *(self.visit(a) for a in call.args))
+
+    def _present(self, span: str, item: str, body: list[ast.stmt], names: tuple[str, ...]) -> list[ast.stmt]:
+        branch = self.fresh("branch")
+        arguments = (name_node(span), name_node(item), names_tuple(names), _strings(names))
+        start = ast.Assign([name_node(branch, ast.Store)], engine_call("present", *arguments))
+        end = ast.Call(ast.Attribute(name_node(branch), "end", ast.Load()), [names_tuple(names)], [])
+        finish = ast.Assign([names_tuple(names, ast.Store)], end)
+        way = ast.If(name_node(f"{branch}_way"), body, [])
+        return [start, ast.For(name_node(f"{branch}_way", ast.Store), name_node(branch), [way, finish], [])]
 
     def iteration(self, node: ast.For | ast.While, loop: str, names: tuple[str, ...]) -> list[ast.stmt]:
         self.loops.append((loop, names))
@@ -340,6 +386,26 @@ class Lowering(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         raised = ast.Raise(*(self.visit(e) if e is not None else None for e in (node.exc, node.cause)))
         return ast.copy_location(ast.If(engine_call("raises"), [ast.copy_location(raised, node)], []), node)
+
+    def visit_Try(self, node: ast.Try) -> list[ast.stmt]:
+        """Exceptions of entries that aren't there; others don't mix with probabilities."""
+        caught = [
+            name
+            for handler in node.handlers
+            for name in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
+        ]
+        known = all(isinstance(name, ast.Name) and name.id in ("IndexError", "KeyError") for name in caught)
+        if not known or node.finalbody or node.orelse or any(h.name for h in node.handlers):
+            raise self.refuse(node, "exceptions don't mix with probabilities; test for the case with `if`")
+        mark, error = self.fresh("mark"), self.fresh("error")
+        start = ast.Assign([name_node(mark, ast.Store)], engine_call("mark"))
+        handlers = []
+        for handler in node.handlers:
+            recover = ast.Expr(engine_call("recover", name_node(mark), name_node(error)))
+            body: list[ast.stmt] = [ast.copy_location(recover, handler), *self.block(handler.body)]
+            handlers.append(ast.copy_location(ast.ExceptHandler(handler.type, error, body), handler))
+        made = ast.Try(self.block(node.body), handlers, [], [])
+        return [ast.copy_location(s, node) for s in (start, made)]
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         failure = ast.Call(name_node("AssertionError"), [node.msg] if node.msg is not None else [], [])

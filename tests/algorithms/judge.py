@@ -64,6 +64,10 @@ def draw(letter, generator, first):
             return uniform(low=1.0, high=5.0) + float(letter[2:] or 0)
         case "N":
             return whole()
+        case "Y":
+            return whole(low=3, high=7)
+        case "Z":
+            return rows(whole(3, 3, low=0, high=2))
         case "N3":
             return list(whole(3, low=0, high=3).unbind(1))
         case "E" | "E3":
@@ -101,7 +105,8 @@ def arguments(name):
         if part in ("E", "E3"):
             found.append(part)
             continue
-        found.append(draw(part, generator, None) if isinstance(part, str) else part)
+        relaxed = isinstance(part, str) and part != "?"
+        found.append(draw(part, generator, None) if relaxed else part)
     sequence = next((f for f in found if isinstance(f, list)), None)
     return tuple(draw(f, generator, sequence) if f in ("E", "E3") else f for f in found)
 

@@ -1,28 +1,26 @@
-"""The functions of PyPI's `algorithms` that a relaxed program can be asked for, with arguments: code that nobody wrote
-for softly.
+"""The functions of PyPI's `algorithms` with numeric arguments, and arguments for them: code that nobody wrote for softly.
 
-Listed are those whose arguments are quantities: numbers that could as well be a little larger. Left out are functions
-of text, of bits, of nodes, of nothing but sizes (``fib(n)``), and those that only enumerate. Sizes stay Python's ints.
-An argument is a letter for something relaxed, drawn for each example of a batch, or a value that is hard:
+Left out are functions of text, trees, lists of nodes and named vertices, those that draw random numbers, and those
+whose plain version takes no such numbers. Sizes stay Python's ints where real numbers come along with them. An argument
+is a letter for something relaxed, drawn for each example of a batch, or a value that is hard:
 
-====  ==========================================
-L     a list of six distinct real numbers
-S     the same in ascending order
+====  ===========================================================================
+L     a list of six distinct real numbers, L4 of four, L8 of eight; S in ascending order, R in order but turned
 W     a list of six distinct whole numbers, O in order, X in order but turned
-R     six distinct real numbers in order but turned
-D     a list of six digits
-B     a list of zeros and ones
-F     a real number in (1, 5)
-N     a whole number in 2 … 30
-E     an entry of the first argument
-M     a matrix of 3 × 3 real numbers, C a symmetric positive definite one, G one of whole numbers
-Q     a matrix with infinity where there is no way, A one of capacities
-P     a list of four pairs of real numbers
+D     a list of six digits, B of zeros and ones
+F     a real number in (1, 5), F+5 in (6, 10)
+N     a whole number in 2 … 30, Y in 3 … 6, N3 three remainders
+E     an entry of the first list
+M     a matrix of 3 × 3 real numbers, T in order, C symmetric and positive definite, Z of zeros and ones
+Q     the lengths of ways, infinity where there is none; A capacities
+P     a list of four pairs of real numbers, V of three numbers with their positions
 I     a list of three intervals [a, b] that don't touch
-====  ==========================================
+====  ===========================================================================
 """
 
 ALGORITHMS = {
+    "array.delete_nth.delete_nth": ("W", 1),
+    "array.delete_nth.delete_nth_naive": ("W", 1),
     "array.limit.limit": ("L", 0.0, 2.0),
     "array.max_ones_index.max_ones_index": ("B",),
     "array.merge_intervals.merge_intervals": ("I",),
@@ -42,14 +40,54 @@ ALGORITHMS = {
     "array.trimmean.trimmean": ("L", 20),
     "array.two_sum.two_sum": ("W", 10),
     "backtracking.array_sum_combinations.array_sum_combinations": ("W", "W", "W", 10),
+    "backtracking.factor_combinations.get_factors": ("N",),
     "backtracking.minimax.minimax": (2, True, "S"),
     "backtracking.permute.permute_recursive": ("L",),
+    "backtracking.permute_unique.permute_unique": ("L4",),
     "backtracking.subsets.subsets": ("L",),
+    "backtracking.subsets.subsets_v2": ("L4",),
+    "backtracking.subsets_unique.subsets_unique": ("L4",),
+    "bit_manipulation.add_bitwise_operator.add_bitwise_operator": ("N", "N"),
+    "bit_manipulation.binary_gap.binary_gap": ("N",),
+    "bit_manipulation.bit_operation.clear_bit": ("N", 2),
+    "bit_manipulation.bit_operation.get_bit": ("N", 2),
+    "bit_manipulation.bit_operation.set_bit": ("N", 2),
+    "bit_manipulation.bit_operation.update_bit": ("N", 2, 1),
+    "bit_manipulation.count_flips_to_convert.count_flips_to_convert": ("N", "N"),
+    "bit_manipulation.count_ones.count_ones_iter": ("N",),
+    "bit_manipulation.count_ones.count_ones_recur": ("N",),
+    "bit_manipulation.find_missing_number.find_missing_number": ("W",),
+    "bit_manipulation.find_missing_number.find_missing_number2": ("W",),
+    "bit_manipulation.flip_bit_longest_sequence.flip_bit_longest_seq": ("N",),
+    "bit_manipulation.gray_code.gray_to_binary": ("N",),
+    "bit_manipulation.has_alternative_bit.has_alternative_bit": ("N",),
+    "bit_manipulation.has_alternative_bit.has_alternative_bit_fast": ("N",),
+    "bit_manipulation.insert_bit.insert_mult_bits": ("N", 7, 3, 1),
+    "bit_manipulation.insert_bit.insert_one_bit": ("N", 1, 2),
+    "bit_manipulation.power_of_two.is_power_of_two": ("N",),
+    "bit_manipulation.remove_bit.remove_bit": ("N", 2),
+    "bit_manipulation.reverse_bits.reverse_bits": ("N",),
+    "bit_manipulation.single_number.single_number": ("W",),
+    "bit_manipulation.single_number2.single_number2": ("W",),
+    "bit_manipulation.single_number3.single_number3": ("W",),
+    "bit_manipulation.swap_pair.swap_pair": ("N",),
     "dynamic_programming.bitmask.tsp": ("M",),
     "dynamic_programming.buy_sell_stock.max_profit_naive": ("L",),
     "dynamic_programming.buy_sell_stock.max_profit_optimized": ("L",),
+    "dynamic_programming.climbing_stairs.climb_stairs": ("N",),
+    "dynamic_programming.climbing_stairs.climb_stairs_optimized": ("N",),
+    "dynamic_programming.coin_change.count": ([1, 2, 5], "N"),
     "dynamic_programming.combination_sum.combination_sum_bottom_up": ("W", 10),
+    "dynamic_programming.combination_sum.combination_sum_topdown": ([1, 2, 5], "N"),
+    "dynamic_programming.count_paths_dp.count_paths_dp": ("Y", "Y"),
+    "dynamic_programming.count_paths_dp.count_paths_recursive": ("Y", "Y"),
+    "dynamic_programming.egg_drop.egg_drop": (2, "Y"),
+    "dynamic_programming.fib.fib_iter": ("Y",),
+    "dynamic_programming.fib.fib_list": ("Y",),
+    "dynamic_programming.fib.fib_recursive": ("Y",),
+    "dynamic_programming.hosoya_triangle.hosoya": ("Y", 1),
     "dynamic_programming.house_robber.house_robber": ("L",),
+    "dynamic_programming.int_divide.int_divide": ("Y",),
     "dynamic_programming.longest_increasing.longest_increasing_subsequence": ("L",),
     "dynamic_programming.longest_increasing.longest_increasing_subsequence_optimized": ("W",),
     "dynamic_programming.longest_increasing.longest_increasing_subsequence_optimized2": ("L",),
@@ -61,55 +99,79 @@ ALGORITHMS = {
     "dynamic_programming.planting_trees.planting_trees": ("S", 10.0, 2.0),
     "dynamic_programming.rod_cut.cut_rod": ("L",),
     "graph.all_pairs_shortest_path.all_pairs_shortest_path": ("Q",),
-    "graph.maximum_flow.ford_fulkerson": ("A", 0, 2),
-    "graph.maximum_flow.edmonds_karp": ("A", 0, 2),
+    "graph.count_islands_bfs.count_islands": ("Z",),
+    "graph.count_islands_dfs.num_islands": ("Z",),
     "graph.maximum_flow.dinic": ("A", 0, 2),
+    "graph.maximum_flow.edmonds_karp": ("A", 0, 2),
+    "graph.maximum_flow.ford_fulkerson": ("A", 0, 2),
     "graph.maximum_flow_bfs.maximum_flow_bfs": ("A",),
     "graph.maximum_flow_dfs.maximum_flow_dfs": ("A",),
+    "graph.maze_search_bfs.maze_search": ("Z",),
     "graph.pacific_atlantic.pacific_atlantic": ("M",),
+    "graph.walls_and_gates.walls_and_gates": ("Z",),
     "greedy.max_contiguous_subsequence_sum.max_contiguous_subsequence_sum": ("L",),
     "heap.k_closest_points.k_closest": ("P", 2),
     "heap.sliding_window_max.max_sliding_window": ("L", 3),
+    "linked_list.add_two_numbers.convert_to_list": ("N",),
+    "math.base_conversion.int_to_base": ("N", 2),
     "math.chinese_remainder_theorem.solve_chinese_remainder": ([3, 7, 10], "N3"),
+    "math.combination.combination": ("Y", 2),
+    "math.combination.combination_memo": ("Y", 2),
     "math.cosine_similarity.cosine_similarity": ("L", "L"),
+    "math.diffie_hellman_key_exchange.alice_public_key": ("Y", 3, 7),
     "math.distance_between_two_points.distance_between_two_points": ("F", "F", "F", "F"),
     "math.euler_totient.euler_totient": ("N",),
     "math.extended_gcd.extended_gcd": ("N", "N"),
     "math.factorial.factorial": ("N",),
+    "math.factorial.factorial_recur": ("Y",),
+    "math.find_order_simple.find_order": ("Y", 7),
     "math.gcd.gcd": ("N", "N"),
+    "math.gcd.gcd_bit": ("N", "N"),
     "math.gcd.lcm": ("N", "N"),
+    "math.gcd.trailing_zero": ("N",),
     "math.hailstone.hailstone": ("N",),
+    "math.krishnamurthy_number.krishnamurthy_number": ("N",),
     "math.linear_regression.linear_regression": ("L", "L"),
     "math.linear_regression.r_squared": ("L", "L"),
     "math.linear_regression.rmse": ("L", "L"),
     "math.magic_number.magic_number": ("N",),
     "math.manhattan_distance.manhattan_distance": ("L", "L"),
     "math.modular_exponential.modular_exponential": ("N", 5, 7),
+    "math.modular_inverse.modular_inverse": ("Y", 7),
+    "math.next_bigger.next_bigger": ("N",),
     "math.next_perfect_square.find_next_square": ("N",),
     "math.next_perfect_square.find_next_square2": ("N",),
+    "math.nth_digit.find_nth_digit": ("N",),
     "math.num_digits.num_digits": ("N",),
     "math.num_perfect_squares.num_perfect_squares": ("N",),
     "math.polynomial_division.polynomial_division": ("L", [1.0, 2.0]),
     "math.power.power": ("F", 5),
     "math.power.power_recur": ("F", 5),
     "math.prime_check.prime_check": ("N",),
+    "math.primes_sieve_of_eratosthenes.get_primes": ("N",),
+    "math.pythagoras.pythagoras": ("F", "F", "?"),
+    "math.rabin_miller.is_prime": ("N", 4),
+    "math.recursive_binomial_coefficient.recursive_binomial_coefficient": ("Y", 2),
+    "math.rsa.encrypt": ("N", 3, 55),
     "math.sqrt_precision_factor.square_root": ("F", 0.001),
+    "math.summing_digits.sum_dig_pow": ("N", 50),
     "math.surface_area_of_torus.surface_area_of_torus": ("F+5", "F"),
     "matrix.cholesky_matrix_decomposition.cholesky_decomposition": ("C",),
+    "matrix.copy_transform.bottom_left_invert": ("M",),
     "matrix.copy_transform.rotate_clockwise": ("M",),
     "matrix.copy_transform.rotate_counterclockwise": ("M",),
     "matrix.copy_transform.top_left_invert": ("M",),
-    "matrix.copy_transform.bottom_left_invert": ("M",),
+    "matrix.count_paths.count_paths": ("Y", "Y"),
     "matrix.crout_matrix_decomposition.crout_matrix_decomposition": ("C",),
-    "matrix.matrix_exponentiation.multiply": ("M", "M"),
     "matrix.matrix_exponentiation.matrix_exponentiation": ("M", 3),
+    "matrix.matrix_exponentiation.multiply": ("M", "M"),
     "matrix.matrix_inversion.get_determinant": ("M",),
     "matrix.multiply.multiply": ("M", "M"),
     "matrix.rotate_image.rotate": ("M",),
     "matrix.search_in_sorted_matrix.search_in_a_sorted_matrix": ("T", 3, 3, "F"),
     "matrix.sort_matrix_diagonally.sort_diagonally": ("M",),
-    "matrix.sparse_dot_vector.vector_to_index_value_list": ("L",),
     "matrix.sparse_dot_vector.dot_product": ("V", "V"),
+    "matrix.sparse_dot_vector.vector_to_index_value_list": ("L",),
     "matrix.sparse_mul.sparse_multiply": ("M", "M"),
     "matrix.spiral_traversal.spiral_traversal": ("M",),
     "matrix.sum_sub_squares.sum_sub_squares": ("M", 2),
@@ -164,4 +226,6 @@ ALGORITHMS = {
     "stack.stutter.second_stutter": ("L",),
     "stack.switch_pairs.first_switch_pairs": ("L",),
     "stack.switch_pairs.second_switch_pairs": ("L",),
+    "streaming.misra_gries.misras_gries": ("W", 2),
+    "string.fizzbuzz.fizzbuzz": ("N",),
 }

@@ -300,6 +300,14 @@ class Engine(Joining):
                 total = self.times(total, region.p if region.way else self.complement(region.p))
         return total
 
+    def negligible(self) -> bool:
+        """Whether hardly any example is on this path, so that it can be forgotten."""
+        mass = self.presence()
+        if self.static or mass is None or mass is DEAD or self.range(mass)[0] > self.settings.tolerance:
+            return False
+        next(r for r in reversed(self.regions) if isinstance(r, Call)).lossy = True
+        return True
+
     def here(self) -> Tensor:
         """Which examples the plain program would bring here: a bool tensor (batch,)."""
         found = torch.ones(self.batch, dtype=torch.bool, device=self.device)
@@ -549,7 +557,9 @@ class Engine(Joining):
         self.regions.append(call)
         if call.journaled:
             self.journals.append(Journal())
+        self.depth += 1
         body()
+        self.depth -= 1
         if call.mass is not DEAD:
             call.returns.append((call.mass, None, self.snapshot(call) if call.journaled else {}))
         self.regions.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from softly.algorithms.engine.numbers import Answer, Number, is_whole
 Mass = Any  # of a path: None for 1, DEAD for 0, or a tensor (batch,)
 DEAD = Mark("dead")
 _NUMBERS = (bool, int, float)
+_DEEP = 3
 
 
 class Blend:
@@ -49,6 +51,7 @@ class Joining(Journals):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.regions: list[Any] = []
+        self.depth = 0  # of calls
         self.births: dict[int, tuple[Any, int]] = {}  # the attributes of objects that the program made, and when
         self.merged_objects: dict[int, Any] = {}
 
@@ -75,6 +78,8 @@ class Joining(Journals):
                     (mass_no, names_no, written_no) if mass_yes is DEAD else (mass_yes, names_yes, written_yes)
                 )
                 parent.mass = self.times(parent.mass, mass)
+                if self.depth > _DEEP and self.negligible():
+                    parent.mass = DEAD  # a recursion ends where nobody is left in it
                 for container, key, value in written.values():
                     self._settle(container, key, value)
                 return self.release(names)
@@ -95,6 +100,10 @@ class Joining(Journals):
         for (container, key, _), value in zip(places.values(), joined[count:], strict=True):
             self._settle(container, key, value)
         return tuple(joined[:count])
+
+    @abstractmethod
+    def negligible(self) -> bool:
+        """Whether hardly any example is on this path."""
 
     def _settle_fresh(self, places: dict[Any, Any], since: int) -> None:
         """What one path made is seen by that path alone: it keeps what that path wrote into it."""

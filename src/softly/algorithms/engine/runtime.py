@@ -246,6 +246,8 @@ class Runtime(Engine):
             if symbol == "^":
                 return self.not_(self.compare("==", a, b))
         x, y = number(a), number(b)
+        if symbol in ("<<", ">>") and is_whole(a) and is_whole(b):
+            return a * 2**b if symbol == "<<" else a // 2**b
         if all(isinstance(v, int) or (isinstance(v, Tensor) and not v.dtype.is_floating_point) for v in (x, y)):
             table = {"&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift}
             return self.number(table.get(symbol, operator.rshift)(x, y))

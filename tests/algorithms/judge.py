@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import importlib
+import importlib.metadata
 import math
 import signal
 import warnings
@@ -116,6 +117,11 @@ def example(tree, i):
 
 
 def find(name):
+    """A function of PyPI's package, which bears the name of the folder of these tests."""
+    package = importlib.import_module("algorithms")
+    root = str(importlib.metadata.distribution("algorithms").locate_file("algorithms"))
+    if root not in package.__path__:
+        package.__path__.append(root)
     module, function = name.rsplit(".", 1)
     return getattr(importlib.import_module(f"algorithms.{module}"), function)
 

@@ -81,11 +81,13 @@ _pytree.register_pytree_node(
 
 
 def _dataclass(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return hasattr(type(value), "__dataclass_fields__")
 
 
 def opened(tree: Any) -> Any:
     """A tree of arguments or results with the fields of dataclasses as parts of it."""
+    if not any(_dataclass(leaf) for leaf in _pytree.tree_leaves(tree)):
+        return tree
 
     def one(value: Any) -> Any:
         if not _dataclass(value):
@@ -97,7 +99,9 @@ def opened(tree: Any) -> Any:
 
 def results(engine: Runtime, result: Any) -> Any:
     """What a program returned, with collections that depend on a branch as their means."""
-    result = _pytree.tree_map(lambda v: engine.blended(v) if isinstance(v, Choice) else v, result)
+    leaves = _pytree.tree_leaves(result)
+    if any(type(leaf) is Choice for leaf in leaves):
+        result = _pytree.tree_map(lambda v: engine.blended(v) if isinstance(v, Choice) else v, result)
     return opened(result)
 
 

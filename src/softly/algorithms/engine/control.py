@@ -76,7 +76,7 @@ class Branch(Region):
     __slots__ = ("condition", "engine", "entry", "first", "labels", "p", "way")
 
     def __init__(self, engine: Engine, p: Tensor, entry: Names, labels: tuple[str, ...], condition: Any = None) -> None:
-        super().__init__(engine)
+        self.mass, self.since = None, engine.serial
         self.engine, self.p, self.entry, self.labels, self.condition = engine, p, entry, labels, condition
         self.first: Any = None
         self.way = True
@@ -162,14 +162,18 @@ class Loop(Region):
             self.finish(names)
             return False
         tolerance = engine.settings.tolerance
-        if not engine.static and tolerance > 0:
-            # Each example goes on or ends by itself, as it would without the others.
-            condition = torch.where(condition < 1.0 - tolerance, condition, 1.0)
         going = engine.times(self.mass, condition)
-        if not engine.static and tolerance > 0:
-            going = torch.where(going > tolerance, going, 0.0)
         over = self.count > engine.settings.max_iterations
         most, least = engine.range(going)
+        if not engine.static and tolerance > 0:
+            # Each example goes on or ends by itself, as it would without the others.
+            if self.mass is not None:
+                going = torch.where(condition < 1.0 - tolerance, going, self.mass)
+            elif most >= 1.0 - tolerance:
+                going = torch.where(going < 1.0 - tolerance, going, 1.0)
+            if least <= tolerance:
+                going = torch.where(going > tolerance, going, 0.0)
+            least = 1.0 if self.mass is None and least >= 1.0 - tolerance else least
         if over or most <= tolerance:
             if over:
                 engine.warn_leftover(going)
@@ -441,8 +445,10 @@ class Engine(Joining):
 
     def branch(self, condition: Any, entry: Names, labels: tuple[str, ...], check: bool) -> Any:
         """The ways to go at an ``if``; ``check`` whether one of them can be left out."""
-        if isinstance(condition, Answer):
+        if type(condition) is Answer:
             p = condition.tensor
+            if not check and self.paths is None:
+                return Branch(self, p if p.ndim else self.column(p), entry, labels, condition)
         elif isinstance(condition, Tensor):
             p = condition
         else:
@@ -467,6 +473,8 @@ class Engine(Joining):
 
     def span(self, *bounds: Any) -> Any:
         """The range of a ``for``; relaxed ints as its bounds make a relaxed one."""
+        if set(map(type, bounds)) == {int}:
+            return range(*bounds)
         if not any(isinstance(b, Number) for b in bounds):
             return self.call(range, *bounds)
         start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
@@ -483,6 +491,11 @@ class Engine(Joining):
                 f"a loop over a relaxed range of {last - first}; max_iterations={self.settings.max_iterations}",
             )
         return Span(start, stop, step, range(first, last) if step > 0 else range(last, first, -1))
+
+    @staticmethod
+    def certain(span: Any) -> bool:
+        """Whether the range of a loop is a hard one."""
+        return type(span) is range
 
     def present(self, span: Any, i: int, entry: Names, labels: tuple[str, ...]) -> Any:
         """The ways to go with an entry of a range: it may not be in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,6 +53,7 @@ class Joining(Journals):
         super().__init__(*args)
         self.regions: list[Any] = []
         self.depth = 0  # of calls
+        self.blend: tuple[Tensor, Blend] | None = None  # of the states that join now
         self.births: dict[int, tuple[Any, int]] = {}  # the attributes of objects that the program made, and when
         self.merged_objects: dict[int, Any] = {}
 
@@ -107,13 +109,16 @@ class Joining(Journals):
 
     def _settle_fresh(self, places: dict[Any, Any], since: int) -> None:
         """What one path made is seen by that path alone: it keeps what that path wrote into it."""
-        for k, (container, key, value) in list(places.items()):
-            if self._fresh(container, since):
-                self._settle(container, key, value)
-                del places[k]
+        fresh = [
+            k
+            for k, (container, _, _) in places.items()
+            if (container.born > since if type(container) is Store else self._fresh(container, since))
+        ]
+        for k in fresh:
+            self._settle(*places.pop(k))
 
     def _fresh(self, container: Any, since: int) -> bool:
-        if isinstance(container, (Store, List, Dict)):
+        if type(container) is Store or isinstance(container, (List, Dict)):
             return container.born > since
         return id(container) in self.births and self.births[id(container)][1] > since
 
@@ -187,13 +192,8 @@ class Joining(Journals):
         self, p: Tensor, yes: Sequence[Any], no: Sequence[Any], labels: Sequence[str], since: int = -1
     ) -> list[Any]:
         """Join two states: one interpolation over all that differs."""
-        blend = Blend(
-            lambda values: self.comparators.mix(p.reshape(p.shape + (1,) * (_depth(values) - 1)), *values),
-            lambda: (p, self.complement(p)),
-            since,
-            labels,
-        )
         if self.settings.hard or self.guarded:
+            blend = self._pair(p, labels, since)
             return [self._join([a, b], label, blend) for a, b, label in zip(yes, no, labels, strict=True)]
         joined = list(yes)
         changed: list[int] = []
@@ -207,14 +207,19 @@ class Joining(Journals):
             if a is b and kind_a is not Held and kind_a is not tuple:
                 continue
             made: Any = None
-            if kind_a is Number or kind_a is Answer:
-                made = _model(a, b)
-                a = a.tensor
-                kind_a = Tensor
-            if kind_b is Number or kind_b is Answer:
-                made = made or _model(a, b)
-                b = b.tensor
-                kind_b = Tensor
+            if kind_a is Tensor and kind_b is Tensor and a.dtype is dtype and b.dtype is dtype:
+                changed.append(i)
+                kinds.append(None)
+                starts.append(b)
+                ends.append(a)
+                continue
+            number_a, number_b = kind_a is Number or kind_a is Answer, kind_b is Number or kind_b is Answer
+            if number_a or number_b:
+                made = "number" if kind_a is kind_b is Number and not a.whole else _model(a, b)
+                if number_a:
+                    a, kind_a = a.tensor, Tensor
+                if number_b:
+                    b, kind_b = b.tensor, Tensor
             if kind_a is not Tensor and kind_b is Tensor and kind_a in _NUMBERS:
                 a, kind_a = self.constant(a), Tensor
             elif kind_b is not Tensor and kind_a is Tensor and kind_b in _NUMBERS:
@@ -228,7 +233,7 @@ class Joining(Journals):
                 if a != b:
                     joined[i] = self._expectation(p, a, b)
             else:
-                joined[i] = self._join([yes[i], no[i]], labels[i], blend)
+                joined[i] = self._join([yes[i], no[i]], labels[i], self._pair(p, labels, since))
         if changed:
             mixed: Any
             if self.static or len(starts) == 1:
@@ -236,8 +241,23 @@ class Joining(Journals):
             else:
                 mixed = torch._foreach_lerp(starts, ends, [p] * len(starts))
             for i, made, value in zip(changed, kinds, mixed, strict=True):
-                joined[i] = value if made is None else self._made(made, value)
+                if made is None:
+                    joined[i] = value
+                else:
+                    joined[i] = Number(self, value) if made == "number" else self._made(made, value)
         return joined
+
+    def _pair(self, p: Tensor, labels: Sequence[str], since: int) -> Blend:
+        """How two states are joined."""
+        if self.blend is None or self.blend[0] is not p:
+            blend = Blend(
+                lambda values: self.comparators.mix(p.reshape(p.shape + (1,) * (_depth(values) - 1)), *values),
+                lambda: (p, self.complement(p)),
+                since,
+                labels,
+            )
+            self.blend = p, blend
+        return self.blend[1]
 
     def _expectation(self, p: Tensor, a: Any, b: Any) -> Any:
         """``p a + (1 - p) b`` of numbers."""
@@ -269,7 +289,10 @@ class Joining(Journals):
             if any(isinstance(v, Tensor) and v.ndim > 1 for v in values):
                 return self.comparators.average(weights, torch.stack(self.uniform(values)))
             if not any(isinstance(v, Tensor) for v in values):
-                numbers = torch.stack([self.constant(float(v)) for v in values]).to(weights)
+                plain = [float(v) for v in values]
+                if not all(map(math.isfinite, plain)):
+                    self.guard()
+                numbers = torch.tensor(plain, dtype=weights.dtype, device=weights.device)
                 return self.comparators.average(weights, numbers[:, None].expand_as(weights))
             pending.append([self.column(v) for v in values])
             return Mark(str(len(pending) - 1))
@@ -317,6 +340,13 @@ class Joining(Journals):
 
     def _join(self, values: list[Any], label: str, blend: Blend) -> Any:
         first = values[0]
+        kinds = set(map(type, values))
+        if kinds == {Number} or kinds == {Tensor}:
+            if all([v is first for v in values]):
+                return first
+            if kinds == {Tensor}:
+                return blend.combine(values)
+            return Number(self, blend.combine([v.tensor for v in values]), all(v.whole for v in values))
         if all(v is first for v in values) and type(first) is not tuple:
             return first.original if type(first) is Held else first
         if any(type(v) is Held for v in values):
@@ -388,7 +418,7 @@ class Joining(Journals):
             any(type(v) is Tensor for v in values) and not any(isinstance(v, Number) for v in values)
         ):
             return combined
-        return self._made(_model(*values), combined)
+        return self._made(_common(values), combined)
 
     def _join_collections(self, values: list[Any], label: str, blend: Blend) -> Any:
         first = values[0]
@@ -484,7 +514,20 @@ def _family(value: Any) -> str | None:
     return next((name for kind, name in families.items() if isinstance(value, kind)), None)
 
 
-def _model(*values: Any) -> str:
+def _model(a: Any, b: Any) -> str:
+    """What the mean of two numbers is: an answer, a whole number, or another number."""
+    kind_a, kind_b = type(a), type(b)
+    if kind_a is Number:
+        return "whole" if a.whole and is_whole(b) else "number"
+    if kind_b is Number:
+        return "whole" if b.whole and is_whole(a) else "number"
+    if (kind_a is Answer or a is True or a is False) and (kind_b is Answer or b is True or b is False):
+        return "answer"
+    return _common([a, b])
+
+
+def _common(values: Sequence[Any]) -> str:
+    """What the mean of numbers is."""
     if all(type(v) is Answer or (type(v) in (bool, int) and v in (0, 1)) for v in values):
         return "answer"
     return "whole" if all(is_whole(v) for v in values) else "number"

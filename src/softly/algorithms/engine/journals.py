@@ -6,9 +6,11 @@ import collections
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from softly.algorithms.engine.arrays import Array, Store
 from softly.algorithms.engine.containers import SEQUENCES, Choice, Dict, List
-from softly.algorithms.engine.numbers import raw
+from softly.algorithms.engine.numbers import Number, raw
 from softly.algorithms.engine.values import Values
 
 Names = tuple[Any, ...]
@@ -80,7 +82,7 @@ class Journals(Values):
             journal, k = self.journals[-1], (id(container), key)
             if k not in journal and (id(container), WHOLE) not in journal:
                 journal[k] = (container, key, read(container, key))
-        container[key] = raw(value) if type(container) is Store else value
+        container[key] = raw(value) if type(container) is Store and type(value) is not Tensor else value
 
     def remember(self, container: Any) -> None:
         """Note the content of a list, dict or set that is about to change its length."""
@@ -107,6 +109,8 @@ class Journals(Values):
 
     def held(self, value: Any) -> Any:
         kind = type(value)
+        if kind is Number or kind is Tensor:
+            return value
         if kind is tuple:
             return tuple([self.held(v) for v in value])
         return Held(value, self._content(value)) if kind in _COLLECTIONS else value
@@ -127,7 +131,7 @@ class Journals(Values):
         return content
 
     def hold(self, names: Names) -> Names:
-        return tuple([self.held(v) for v in names])
+        return tuple([v if type(v) is Number else self.held(v) for v in names])
 
     @classmethod
     def release(cls, names: Names) -> Names:

@@ -50,6 +50,7 @@ class Runtime(Engine):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.plain: torch.dtype | None = self.dtype  # of the tensors that are numbers without more ado
         self.calls = Calls(self)
         self.methods = Methods(self)
 
@@ -259,10 +260,14 @@ class Runtime(Engine):
         kind = type(collection)
         if kind is Array:
             if type(key) is int and collection.flat:
-                cells = collection.store.unbound()
-                if -len(cells) <= key < len(cells):
-                    cell = cells[key]
-                    return self.number(cell) if isinstance(cell, Tensor) else cell
+                store = collection.store
+                try:
+                    cell = (store.cells or store.unbound())[key]
+                except IndexError:
+                    return collection[key]  # which says where
+                if type(cell) is Tensor and cell.dtype is self.plain:
+                    return Number(self, cell)
+                return self.number(cell) if isinstance(cell, Tensor) else cell
             return collection[key]
         if kind is Choice:
             return self.each(collection, lambda option: self.getitem(option, key))
@@ -423,6 +428,8 @@ class Runtime(Engine):
 
     def update(self, operation: str, old: Any, value: Any) -> Any:
         """``old += value`` and its like, in place where Python does it in place."""
+        if type(old) is Number or type(old) is int or type(old) is float:
+            return _UPDATES[operation](old, value)
         if isinstance(old, Array):
             old[...] = _UPDATES[operation](old, value)
             return old

@@ -183,7 +183,7 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         tuple(cells[n] for n in inner_code.co_freevars),
     )
     made.__kwdefaults__ = function.__kwdefaults__
-    notes = tuple(sorted(lowering.notes, key=lambda note: note.line))
+    notes = tuple(sorted(dict.fromkeys(lowering.notes), key=lambda note: note.line))
     return Lowered(
         made, source, first_line, notes, endless, returns_at_end(body), function, tuple(sorted(lowering.outside))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -307,6 +308,7 @@ class Lowering(ast.NodeTransformer):
         loop = self.fresh("loop")
         span = self._span(node)
         target = self.visit(node.target)
+        original = copy.deepcopy(node.body)
         body = self.iteration(node, loop, names) if jumps else self.block(node.body)
         start: list[ast.stmt] = []
         if span is None:
@@ -316,6 +318,14 @@ class Lowering(ast.NodeTransformer):
             bounds, item = self.fresh("span"), self.fresh("item")
             start = [ast.Assign([name_node(bounds, ast.Store)], span)]
             iterable = name_node(bounds)
+            if not jumps and not node.orelse and not any(isinstance(n, ast.For) for n in _own(node.body)):
+                # The innermost loops twice, without the question where it needn't be asked.
+                again = self.block(copy.deepcopy(original))
+                hard = ast.For(target, iterable, body, [])
+                body = self._present(bounds, item, [ast.Assign([target], name_node(item)), *again], names)
+                relaxed = ast.For(name_node(item, ast.Store), iterable, body, [])
+                question = engine_call("certain", iterable)
+                return [ast.copy_location(s, node) for s in (*start, ast.If(question, [hard], [relaxed]))]
             body = self._present(bounds, item, [ast.Assign([target], name_node(item)), *body], names)
             target = name_node(item, ast.Store)
         if not jumps:

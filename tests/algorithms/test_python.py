@@ -74,22 +74,20 @@ REFUSALS = {
     "global": ("    global y\n    y = x\n", "Global", "pass the variable as an argument", 3),
     "class": ("    class A:\n        pass\n    return x\n", "ClassDef", "define the class outside", 3),
     "inner": (
-        "    def g():\n        return x\n    return g()\n",
+        "    @cache\n    def g():\n        return x\n    return g()\n",
         "FunctionDef",
-        "define the inner function outside",
-        3,
+        "an inner function has no decorator",
+        4,
     ),
-    "delete": ("    y = x\n    del y\n    return x\n", "Delete", "leave the variable alone", 4),
+    "delete": ("    y = x\n    del y.z\n    return x\n", "Delete", "delete variables and entries only", 4),
     "while-else": (
         "    while x > 0:\n        x = x - 1\n    else:\n        x = 5\n    return x\n",
         "While",
         "put what stands under `else` after the loop",
         3,
     ),
-    "attribute": ("    x.y = 3\n    return x\n", "Attribute", "not to attributes", 3),
     "match": ("    match x:\n        case 1:\n            return 2\n", "Match", "write `if` and `elif`", 3),
     "walrus": ("    if (y := x) > 0:\n        return y\n    return x\n", "NamedExpr", "a statement of its own", 3),
-    "import": ("    import math\n    return x\n", "Import", "import at the top of the file", 3),
     "with": ("    with open('f') as f:\n        return x\n", "With", "softly.algorithms.steepness", 3),
 }
 
@@ -113,8 +111,10 @@ def test_functions_without_source():
         softly.relax(namespace["f"])
     with pytest.raises(TypeError, match="a function is needed, got builtin_function_or_method"):
         softly.relax(len)
-    with pytest.raises(SyntaxError, match="must be defined by a `def` statement"):
-        softly.relax(lambda x: x)
+    with pytest.raises(OSError, match="the source of '<lambda>' is not to be had"):
+        softly.relax(eval("lambda x: x"))
+    twice = softly.relax(lambda x: 2 * x if x > 0 else 0.0, steepness=1e9)
+    torch.testing.assert_close(twice(torch.tensor([1.0, -1.0])), torch.tensor([2.0, 0.0]))
 
 
 def test_a_function_typed_at_a_prompt_says_so():
@@ -172,7 +172,7 @@ def test_relaxed_lengths_are_refused():
     array, number = torch.ones(2, 3), torch.ones(2)
     with pytest.raises(TypeError, match="the `if` of a comprehension depends on a relaxed value"):
         softly.relax(positive)(array)
-    with pytest.raises(TypeError, match=r"int\(\) of a relaxed number"):
+    with pytest.raises(TypeError, match="the bounds of a slice must be hard ints"):
         softly.relax(sliced)(array, number)
     with pytest.raises(TypeError, match="the bounds of a slice must be hard ints"):
         softly.relax(cut)(array, number)
@@ -296,7 +296,7 @@ TABLE = torch.tensor([1.0, 2.0, 4.0])
 LEARNED = torch.nn.Parameter(torch.ones(2))
 
 
-def test_compiled_programs_may_know_constants_but_no_parameters():
+def test_compiled_programs_may_know_constants_and_parameters():
     def lookup(x):
         return x * TABLE[1] if x > 0 else TABLE.sum()
 
@@ -308,8 +308,9 @@ def test_compiled_programs_may_know_constants_but_no_parameters():
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(relaxed, backend="aot_eager", fullgraph=True)(x), relaxed(x))
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="pass it as an argument"):
-        torch.compile(softly.relax(learned), backend="aot_eager", fullgraph=True)(x)
+    value = torch.compile(softly.relax(learned), backend="aot_eager", fullgraph=True)(x)
+    torch.testing.assert_close(value, x)
+    torch.testing.assert_close(torch.autograd.grad(value.sum(), LEARNED)[0], torch.tensor([0.0, x.sum()]))
 
 
 def test_half_precision_and_empty_batches():

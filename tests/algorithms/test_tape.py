@@ -76,7 +76,8 @@ def outcome(function, arguments, seed=3):
 @pytest.mark.parametrize("name", CASES)
 def test_a_tape_gives_what_the_function_gives(name):
     function, arguments = CASES[name]
-    torch.testing.assert_close(outcome(function.tape(), arguments), outcome(function, arguments), atol=1e-6, rtol=1e-6)
+    exact = function.using(tolerance=0.0)  # a tape leaves nothing out, however improbable
+    torch.testing.assert_close(outcome(function.tape(), arguments), outcome(exact, arguments), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in softly.distributions.names() if n != "gamma"])

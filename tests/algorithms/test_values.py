@@ -87,8 +87,20 @@ def test_a_bound_that_depends_on_a_relaxed_number():
             total += i
         return total
 
+    # It is 2 or 3, told apart half-way: the third round is run with the probability that the bound is above it.
+    n = 2 + sigmoid(2 * X)
+    close(bound(X), sigmoid(2 * (n - 0.5)) * 0 + sigmoid(2 * (n - 1.5)) * 1 + sigmoid(2 * (n - 2.5)) * 2)
+    close(bound.using(steepness=1e6)(X), torch.where(X > 0, 3.0, 1.0))
+
+    @relax()
+    def listed(x):
+        n = 2
+        if x > 0:
+            n = 3
+        return [i for i in range(n)]  # noqa: C416
+
     with pytest.raises(TypeError, match=r"range\(\) of a relaxed number; a loop bound must be a hard int"):
-        bound(X)
+        listed(X)
 
 
 def test_variables_of_one_branch():
@@ -112,14 +124,22 @@ def test_variables_of_one_branch():
         missing(X)
 
 
-def test_truth_is_a_probability():
+def test_truth_is_that_of_python():
     @relax()
     def truth(x):
         return 1.0 if x else 0.0
 
-    close(truth(torch.tensor([0.0, 0.25, 1.0])), torch.tensor([0.0, 0.25, 1.0]))
-    with pytest.raises(ValueError, match=r"a probability in \[0, 1\], got -1 to 2"):
-        truth(X)
+    close(truth(X), 1 - 1 / torch.cosh(X) ** 2)  # x != 0
+    close(truth(torch.tensor([False, True])), torch.tensor([0.0, 1.0]))
+
+    @relax()
+    def flag(x):
+        found = 0
+        if x > 0:
+            found = 1
+        return 2.0 if found else 3.0
+
+    close(flag(X), 3 - sigmoid(2 * X))  # a flag is true with its probability, whether it says 1 or True
 
 
 def test_indexing_at_real_positions():
@@ -129,9 +149,8 @@ def test_indexing_at_real_positions():
     def read(array, i):
         return array[i]
 
-    w = torch.stack([1 / torch.cosh(X - j) ** 2 for j in range(3)], 1)
-    # Beyond its ends an array goes on as at the ends.
-    w[0] = torch.stack([1 / torch.cosh(torch.tensor(float(j), dtype=torch.float64)) ** 2 for j in range(3)])
+    # As in Python, −1 is the last entry.
+    w = torch.stack([1 / torch.cosh(torch.where(X < -0.5, X + 3, X) - j) ** 2 for j in range(3)], 1)
     w = w / w.sum(1, keepdim=True)
     close(read(array, X), (w * array).sum(1))
 
@@ -270,9 +289,17 @@ def test_whole_numbers_in_tensors():
         return b
 
     a, b = torch.tensor([1, 5]), torch.tensor([2, 3])
-    p = sigmoid(2.0 * (a - b))
+    p = sigmoid(2.0 * (a - b - 0.5))  # ints are told apart half-way, so that there are no ties
     close(larger(a, b), p * a + (1 - p) * b)
     assert larger.hard(a, b).tolist() == [2, 5]
+
+    @relax(steepness=1e6)
+    def order(a, b):
+        return [a < b, a <= b, a > b, a >= b, a == b, a != b]
+
+    a, b = torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])
+    for actual, expected in zip(order(a, b), (a < b, a <= b, a > b, a >= b, a == b, a != b), strict=True):
+        close(actual, expected)
 
 
 def test_categorical_equality():
@@ -284,6 +311,12 @@ def test_categorical_equality():
     close(same(p, q), torch.cosine_similarity(p, q))
 
 
+def relaxed_floor(x, steepness=2.0):
+    low = torch.floor(x.detach())
+    top = sigmoid(torch.tensor(steepness, dtype=x.dtype))
+    return low + (top - sigmoid(steepness * (1 - (x - low)))) / (top - 0.5)
+
+
 def test_arithmetic_with_whole_quotients():
     @relax()
     def quotients(x, y):
@@ -291,14 +324,39 @@ def test_arithmetic_with_whole_quotients():
         z //= 0.5
         return [x // y, x % y, 2**x, divmod(x, y)[0], z, (x // 0.25) * y, math.log(y, 2), math.pow(y, 2)]
 
+    def expected(x, y):
+        floors = [relaxed_floor(x / d) for d in (y, 0.5, 0.25)]
+        return [floors[0], x - y * floors[0], 2**x, floors[0], floors[1], floors[2] * y, y.log2(), y**2]
+
     x = X.clone().requires_grad_()
-    results = quotients(x, Y)
-    for actual, expected in zip(
-        results, [X // Y, X % Y, 2**X, X // Y, X // 0.5, (X // 0.25) * Y, Y.log2(), Y**2], strict=True
-    ):
-        close(actual, expected)
-    (gradient,) = torch.autograd.grad(sum(r.sum() for r in results), x)
-    close(gradient, 1 + math.log(2) * 2**X)
+    results, wanted = quotients(x, Y), expected(x, Y)
+    for actual, value in zip(results, wanted, strict=True):
+        close(actual, value)
+    gradients = [torch.autograd.grad(sum(r.sum() for r in rs), x)[0] for rs in (results, wanted)]
+    close(*gradients)
+    y = Y + 0.01  # so that no quotient is whole but for rounding
+    hard = [X // y, X % y, 2**X, X // y, X // 0.5, (X // 0.25) * y, y.log2(), y**2]
+    for actual, value in zip(quotients.using(steepness=1e6)(X, y), hard, strict=True):
+        close(actual, value)
+
+
+def test_whole_numbers_of_relaxed_ones_are_continuous_and_exact_at_whole_numbers():
+    @relax(steepness=5.0)
+    def whole(x):
+        return [round(x), int(x), math.floor(x), math.ceil(x), x // 1]
+
+    integers = torch.arange(-3.0, 4.0, dtype=torch.float64)
+    for values in whole(integers):
+        close(values, integers)
+    for values in (whole(integers + 1e-9), whole(integers - 1e-9)):
+        for value in values:
+            torch.testing.assert_close(value, integers, atol=1e-6, rtol=0)
+    x = torch.tensor([-1.7, -0.2, 0.2, 1.4, 2.6], dtype=torch.float64)
+    steep = whole.using(steepness=1e6)(x)
+    for value, hard in zip(steep, (x.round(), x.trunc(), x.floor(), x.ceil(), x.floor()), strict=True):
+        close(value, hard)
+    y = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: torch.stack(whole(v)), (y,))
 
 
 def test_arrays_tell_their_size_and_give_their_parts():

@@ -35,6 +35,7 @@ from softly.algorithms.language.statements import (
     VarInt,
     While,
 )
+from softly.algorithms.python.foreign import per_example
 from softly.algorithms.python.function import RelaxedFunction, relax, steepness, unmerged
 from softly.algorithms.python.program import Program
 from softly.algorithms.tape.tape import Tape
@@ -70,6 +71,7 @@ __all__ = [
     "While",
     "filter_weights",
     "library",
+    "per_example",
     "relax",
     "steepness",
     "unmerged",

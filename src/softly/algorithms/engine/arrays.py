@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Engine = Any  # softly.algorithms.engine.control.Engine, which is built on this module
+from softly.algorithms.engine.numbers import Answer, Number, raw
+from softly.algorithms.engine.protocol import Run
 
 
 class Undefined:
@@ -33,15 +34,17 @@ class Undefined:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = fail
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = fail
     __lt__ = __le__ = __gt__ = __ge__ = fail
+    __setitem__ = __contains__ = __str__ = __format__ = fail
 
 
 class Store:
     """The cells of an array, as one tensor (batch, *shape), as a list of cells, or both while they agree."""
 
-    __slots__ = ("_positions", "cells", "dense", "engine", "rows", "shape")
+    __slots__ = ("_positions", "born", "cells", "dense", "engine", "rows", "shape")
 
-    def __init__(self, engine: Engine, shape: tuple[int, ...], dense: Tensor | None, cells: list[Any] | None) -> None:
+    def __init__(self, engine: Run, shape: tuple[int, ...], dense: Tensor | None, cells: list[Any] | None) -> None:
         self.engine, self.shape, self.dense, self.cells = engine, shape, dense, cells
+        self.born = engine.serial
         self.rows: Sequence[Tensor] | None = None
         self._positions: np.ndarray | None = None
 
@@ -89,7 +92,7 @@ class Array:
         self.flat = positions is None and row is None and len(store.shape) == 1
 
     @staticmethod
-    def of(engine: Engine, dense: Tensor) -> Array:
+    def of(engine: Run, dense: Tensor) -> Array:
         """The array of a tensor (batch, *shape)."""
         return Array(Store(engine, tuple(dense.shape[1:]), dense, None))
 
@@ -155,7 +158,7 @@ class Array:
     clone = copy
 
     def tolist(self) -> list[Any]:
-        return [entry.tolist() if isinstance(entry, Array) else entry for entry in self]
+        return self.engine.made_list([entry.tolist() if isinstance(entry, Array) else entry for entry in self])
 
     def dim(self) -> int:
         return self.ndim
@@ -192,29 +195,39 @@ class Array:
             if type(k) is not int:
                 return None
             if not -n <= k < n:
-                raise IndexError(f"index {k} is out of range for an array of {n}")
+                raise self.engine.error(IndexError, f"index {k} is out of range for an array of {n}")
             position = position * n + (k if k >= 0 else k + n)
         return position
 
     def __getitem__(self, key: Any) -> Any:
-        key = key if isinstance(key, tuple) else (key,)
+        key = tuple([raw(k) for k in key]) if isinstance(key, tuple) else (raw(key),)
         position = self._cell(key)
         if position is not None:
-            return self.store.unbound()[position]
+            return self.engine.entry(self.store.unbound()[position])
         if self.whole and len(key) == 1 and type(key[0]) is int and len(self.store.shape) > 1:
             n = self.store.shape[0]
             if not -n <= key[0] < n:
-                raise IndexError(f"index {key[0]} is out of range for an array of {n}")
+                raise self.engine.error(IndexError, f"index {key[0]} is out of range for an array of {n}")
             return Array(self.store, None, key[0] % n)
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
-            return self.engine.wrap(self.engine.contract(part.tensor(), weights))
-        found = self.positions[tuple(_hard(k) for k in key)]
-        return Array(self.store, found) if np.ndim(found) else self.store.unbound()[int(found)]
+            dense = part.tensor()
+            found = self.engine.wrap(self.engine.contract(dense, weights))
+            if isinstance(found, Number):
+                found.whole = not dense.dtype.is_floating_point
+            return found
+        found = self._found(key)
+        return Array(self.store, found) if np.ndim(found) else self.engine.entry(self.store.unbound()[int(found)])
+
+    def _found(self, key: tuple[Any, ...]) -> Any:
+        try:
+            return self.positions[tuple(_hard(k) for k in key)]
+        except IndexError as error:
+            raise self.engine.error(IndexError, str(error)) from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
         write, store = self.engine.write, self.store
-        key = key if isinstance(key, tuple) else (key,)
+        key = tuple([raw(k) for k in key]) if isinstance(key, tuple) else (raw(key),)
         position = self._cell(key)
         if position is not None:
             write(store, position, self.engine.cell(value))
@@ -225,7 +238,7 @@ class Array:
             for position, cell in zip(part.positions.ravel().tolist(), mixed.flatten(1).unbind(1), strict=True):
                 write(store, position, cell)
             return
-        found = self.positions[tuple(_hard(k) for k in key)]
+        found = self._found(key)
         if np.ndim(found) == 0:
             write(store, int(found), self.engine.cell(value))
             return
@@ -251,18 +264,32 @@ class Array:
         from torch.utils import _pytree
 
         engine = next(a.engine for a in _pytree.tree_leaves((args, kwargs)) if isinstance(a, Array))
-        return engine.apply(func, args, kwargs or {})
+        return engine.torch_call(func, args, kwargs or {})
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self.engine.error(TypeError, "a NumPy array can't be made of a relaxed array; keep it as it is")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            raise self.engine.error(TypeError, f"numpy.{ufunc.__name__}.{method} of a relaxed array; write a loop")
+        return self.engine.call(ufunc, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return self.engine.call(func, *args, **kwargs)
+
+    def __hash__(self) -> int:
+        raise self.engine.error(TypeError, "a relaxed array can't be in a set or a key of a dict")
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(Tensor, name, None)
-        if method is None or name.startswith("__"):
+        if name.startswith("__"):
             raise AttributeError(f"an array of a relaxed program has no attribute {name!r}")
-        if not callable(method):
-            return self.engine.wrap(getattr(self.tensor(), name))
-        return lambda *args, **kwargs: self.engine.apply(method, (self, *args), kwargs)
+        return self.engine.attribute(self, name)
 
     def __neg__(self) -> Array:
         return Array.of(self.engine, -self.tensor())
+
+    def __abs__(self) -> Any:
+        return self.engine.call(abs, self)
 
     def __matmul__(self, other: Any) -> Any:
         return self.engine.apply(torch.matmul, (self, other), {})
@@ -279,77 +306,73 @@ def _hard(k: Any) -> Any:
         return k
     if isinstance(k, slice):
         return slice(*(None if part is None else operator.index(part) for part in (k.start, k.stop, k.step)))
+    if isinstance(k, np.ndarray):
+        return k
+    if isinstance(k, (list, tuple)):
+        return np.array([operator.index(i) for i in k], dtype=np.int64)
     return k if isinstance(k, int) else operator.index(k)
 
 
 class Categorical:
     """A position as weights (batch, n); in arithmetic it is its expectation."""
 
-    __slots__ = ("weights",)
+    __slots__ = ("engine", "weights")
 
-    def __init__(self, weights: Tensor) -> None:
-        self.weights = weights
+    def __init__(self, engine: Run, weights: Tensor) -> None:
+        self.engine, self.weights = engine, weights
 
     @property
     def value(self) -> Tensor:
         positions = torch.arange(self.weights.shape[1], dtype=self.weights.dtype, device=self.weights.device)
         return (self.weights * positions).sum(1)
 
-    def __neg__(self) -> Tensor:
-        return -self.value
+    def __neg__(self) -> Any:
+        return self.engine.number(-self.value)
+
+    def __bool__(self) -> bool:
+        return bool(Number(self.engine, self.value))  # which raises
+
+    def __hash__(self) -> int:
+        return hash(Number(self.engine, self.value))  # which raises
+
+    def __index__(self) -> int:
+        return int(Number(self.engine, self.value))  # which raises
+
+    __int__ = __index__
 
 
-RELAXED = (Tensor, Array, Categorical)
-
-
-def relaxed(value: Any) -> bool:
-    """Whether a value, or anything in it, depends on tensors."""
-    if isinstance(value, (list, tuple, set)):
-        return any(relaxed(v) for v in value)
-    if isinstance(value, dict):
-        return any(relaxed(v) for v in value.values())
-    return isinstance(value, RELAXED)
+RELAXED = (Tensor, Number, Array, Categorical)
 
 
 def number(value: Any) -> Any:
-    """A categorical position as a number; anything else as it is."""
-    return value.value if isinstance(value, Categorical) else value
+    """A relaxed number or a categorical position as a tensor; anything else as it is."""
+    kind = type(value)
+    if kind is Number or kind is Answer:
+        return value.tensor
+    return value.value if kind is Categorical else value
 
 
-def floor_divide(a: Any, b: Any) -> Any:
-    """``a // b``, which torch would not differentiate, even though its derivative is simply 0."""
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return torch.div(a, b, rounding_mode="floor")
-    return a // b
-
-
-def _binary(name: str, function: Any) -> None:
+def _binary(name: str) -> None:
     def forward(self: Any, other: Any) -> Any:
-        return _calculate(function, self, other)
+        return self.engine.arithmetic(name, self, other)
 
     def backward(self: Any, other: Any) -> Any:
-        return _calculate(function, other, self)
+        return self.engine.arithmetic(name, other, self)
 
     for cls in (Array, Categorical):
         setattr(cls, f"__{name}__", forward)
         setattr(cls, f"__r{name}__", backward)
 
 
-def _calculate(function: Any, a: Any, b: Any) -> Any:
-    a, b = number(a), number(b)
-    array = a if isinstance(a, Array) else b
-    if isinstance(array, Array):
-        return array.engine.elementwise(function, a, b)
-    return function(a, b)
+def _comparison(name: str, symbol: str) -> None:
+    def compare(self: Any, other: Any) -> Any:
+        return self.engine.compare(symbol, self, other)
+
+    for cls in (Array, Categorical):
+        setattr(cls, f"__{name}__", compare)
 
 
-for _name, _function in {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "floordiv": floor_divide,
-    "mod": operator.mod,
-    "pow": operator.pow,
-}.items():
-    _binary(_name, _function)
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    _binary(_name)
+for _name, _symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items():
+    _comparison(_name, _symbol)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from softly.algorithms.engine.arrays import Array, Categorical, Undefined
+from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, has_attributes
+from softly.algorithms.engine.numbers import Number
 from softly.algorithms.engine.runtime import Runtime
 
 
@@ -34,11 +37,72 @@ def outcome(engine: Runtime, value: Any) -> Any:
     """What a program returned, as a tensor (batch, ...) if it is a number or an array."""
     if isinstance(value, Undefined):
         value.fail()
+    if isinstance(value, Maybe):
+        raise engine.error(ValueError, "a dict is returned whose keys depend on a branch")
     if isinstance(value, Array):
-        return value.tensor()
-    if isinstance(value, Categorical):
-        return value.weights
-    return engine.column(value) if isinstance(value, (Tensor, bool, int, float)) else value
+        value = value.tensor()
+    elif isinstance(value, Categorical):
+        value = value.weights
+    elif isinstance(value, (Number, Tensor, bool, int, float)):
+        value = engine.column(value)
+    else:
+        return value
+    if engine.anchor is not None and not value.requires_grad and value.dtype.is_floating_point:
+        # All that was skipped was certain: the gradient is 0, but there is one.
+        value = value + 0.0 * engine.anchor.reshape(engine.anchor.shape + (1,) * (value.ndim - engine.anchor.ndim))
+    return value
+
+
+class _Fields:
+    """A dataclass whose fields are arguments or results."""
+
+    def __init__(self, kind: type, values: dict[str, Any]) -> None:
+        self.kind, self.values = kind, values
+
+
+def _made(values: Any, context: Any) -> Any:
+    kind, names = context
+    made = object.__new__(kind)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
+_pytree.register_pytree_node(
+    _Fields, lambda f: (list(f.values.values()), (f.kind, tuple(f.values))), _made, serialized_type_name="softly.Fields"
+)
+_pytree.register_pytree_node(List, lambda v: (list(v), None), lambda v, _: list(v), serialized_type_name="softly.List")
+_pytree.register_pytree_node(
+    Dict,
+    lambda v: (list(v.values()), list(v)),
+    lambda v, keys: dict(zip(keys, v, strict=True)),
+    serialized_type_name="softly.Dict",
+)
+
+
+def _dataclass(value: Any) -> bool:
+    return hasattr(type(value), "__dataclass_fields__")
+
+
+def opened(tree: Any) -> Any:
+    """A tree of arguments or results with the fields of dataclasses as parts of it."""
+    if not any(_dataclass(leaf) for leaf in _pytree.tree_leaves(tree)):
+        return tree
+
+    def one(value: Any) -> Any:
+        if not _dataclass(value):
+            return value
+        return _Fields(type(value), {f.name: opened(getattr(value, f.name)) for f in dataclasses.fields(value)})
+
+    return _pytree.tree_map(one, tree)
+
+
+def results(engine: Runtime, result: Any) -> Any:
+    """What a program returned, with collections that depend on a branch as their means."""
+    leaves = _pytree.tree_leaves(result)
+    if any(type(leaf) is Choice for leaf in leaves):
+        result = _pytree.tree_map(lambda v: engine.blended(v) if isinstance(v, Choice) else v, result)
+    return opened(result)
 
 
 class Batch:
@@ -46,7 +110,8 @@ class Batch:
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.name, dims = function.__name__, function._batch_dims
-        self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+        self.leaves, self.structure = _pytree.tree_flatten(opened((args, kwargs)))
+        self.lists = getattr(function, "_lists", False)
         shared = _shared(function, args)
         self.batched = [
             isinstance(leaf, Tensor) and not any(leaf is s for s in shared) and not isinstance(leaf, torch.nn.Parameter)
@@ -70,12 +135,27 @@ class Batch:
                 )
         self.shape = torch.Size([1] * dims) if shape is None else shape
         self.dims, self.size = dims, math.prod(self.shape)
+        self._check_objects()
         floating = [x for x in self.leaves if isinstance(x, Tensor) and x.dtype.is_floating_point]
         first = next((x for x in self.leaves if isinstance(x, Tensor)), None)
         self.dtype = floating[0].dtype if floating else torch.get_default_dtype()
         self.device = torch.device("cpu") if first is None else first.device
 
+    def _check_objects(self) -> None:
+        """Refuse objects with tensors that may or may not have a batch."""
+        for leaf in self.leaves:
+            if not has_attributes(leaf):
+                continue
+            for name, value in vars(leaf).items():
+                if isinstance(value, Tensor) and self.dims and value.shape[: self.dims] == self.shape and value.ndim:
+                    raise TypeError(
+                        f"softly.relax: {self.name} got a {type(leaf).__name__} whose {name!r} is a tensor that may or "
+                        "may not have a batch; pass the tensor itself, or make the class a dataclass."
+                    )
+
     def infinite(self) -> bool:
+        if any(isinstance(x, float) and math.isinf(x) for x in self.leaves):
+            return True
         return any(
             isinstance(x, Tensor) and x.dtype.is_floating_point and bool(torch.isinf(x.detach()).any())
             for x in self.leaves
@@ -90,6 +170,8 @@ class Batch:
         for leaf, batched in zip(self.leaves, self.batched, strict=True):
             if isinstance(leaf, Tensor):
                 leaf = engine.wrap(self._flat(leaf)) if batched else engine.outer(leaf)
+                if self.lists and isinstance(leaf, Array):
+                    leaf = leaf.tolist()
             leaves.append(leaf)
         return _pytree.tree_unflatten(leaves, self.structure)
 
@@ -102,14 +184,15 @@ class Batch:
                 return value
             return value.reshape(self.shape + value.shape[1:])
 
-        return _pytree.tree_map(one, result)
+        return _pytree.tree_map(one, results(engine, result))
 
     def example(self, i: int) -> Any:
         """The arguments of the i-th example, as the plain function wants them."""
         leaves = []
         for leaf, batched in zip(self.leaves, self.batched, strict=True):
             if isinstance(leaf, Tensor):
-                leaf = (self._flat(leaf)[i] if batched else leaf).detach().clone().as_subclass(Copying)
+                leaf = (self._flat(leaf)[i] if batched else leaf).detach().clone()
+                leaf = leaf.tolist() if self.lists else leaf.as_subclass(Copying)
             leaves.append(leaf)
         return _pytree.tree_unflatten(leaves, self.structure)
 

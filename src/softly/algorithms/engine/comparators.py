@@ -144,7 +144,11 @@ class Comparators:
             return torch.where(p > 0.5, *_promoted(a, b, p))
         if self.guarded:
             a, b = _promoted(a, b, p)
-            return p * torch.where(p == 0, 0.0, a) + (1.0 - p) * torch.where(p == 1, 0.0, b)
+            endless_a, endless_b = a.isinf(), b.isinf()
+            mean = p * torch.where((p == 0) | endless_a, 0.0, a) + (1.0 - p) * torch.where((p == 1) | endless_b, 0.0, b)
+            # What is infinite has no slope.
+            mean = torch.where(endless_b & (p < 1), b.detach(), mean)
+            return torch.where(endless_a & (p > 0), a.detach(), mean)
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             return _between(float(b), float(a), p)
         a, b = _promoted(a, b, p)

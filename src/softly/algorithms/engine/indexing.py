@@ -46,6 +46,10 @@ def filter_weights(
     inside = position.clamp(0, n - 1).unsqueeze(-1)
     weights = distribution._pdf((grid - inside) * steepness)
     total = weights.sum(-1, keepdim=True)
+    # Between entries all densities may vanish too, if they are narrow: then it is the nearest.
+    nearest = ((grid - inside).abs() <= 0.5).to(weights.dtype)
+    weights = torch.where(total == 0, nearest, weights)
+    total = weights.sum(-1, keepdim=True)
     return weights / (total if exact_gradient else total.detach())
 
 

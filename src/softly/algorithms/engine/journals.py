@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from softly.algorithms.engine.arrays import Array, Store
+from softly.algorithms.engine.containers import SEQUENCES, Choice, Dict, List
+from softly.algorithms.engine.numbers import Number, raw
 from softly.algorithms.engine.values import Values
 
 Names = tuple[Any, ...]
@@ -44,7 +49,7 @@ def read(container: Any, key: Any) -> Any:
 def put(container: Any, key: Any, value: Any) -> None:
     if key is WHOLE:
         container.clear()
-        container.extend(value) if isinstance(container, list) else container.update(value)
+        container.extend(value) if isinstance(container, SEQUENCES) else container.update(value)
     elif value is MISSING:
         container.pop(key, None)
     else:
@@ -60,7 +65,8 @@ class Held:
         self.original, self.content = original, content
 
 
-_COLLECTIONS = (list, tuple, dict, Array)
+MUTABLE = (list, dict, set, collections.deque)
+_COLLECTIONS = {List, Dict, Array, list, dict, set, collections.deque, collections.Counter, collections.defaultdict}
 
 
 class Journals(Values):
@@ -76,7 +82,7 @@ class Journals(Values):
             journal, k = self.journals[-1], (id(container), key)
             if k not in journal and (id(container), WHOLE) not in journal:
                 journal[k] = (container, key, read(container, key))
-        container[key] = value
+        container[key] = raw(value) if type(container) is Store and type(value) is not Tensor else value
 
     def remember(self, container: Any) -> None:
         """Note the content of a list, dict or set that is about to change its length."""
@@ -102,11 +108,42 @@ class Journals(Values):
         }
 
     def held(self, value: Any) -> Any:
-        return Held(value, self.frozen(value)) if type(value) in _COLLECTIONS else value
+        kind = type(value)
+        if kind is Number or kind is Tensor:
+            return value
+        if kind is tuple:
+            return tuple([self.held(v) for v in value])
+        return Held(value, self._content(value)) if kind in _COLLECTIONS else value
+
+    def _content(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is Array:
+            return value.copy()
+        if isinstance(value, list):
+            return [self.held(v) for v in value]
+        content = value.copy()
+        if isinstance(content, dict):
+            for k, v in value.items():
+                dict.__setitem__(content, k, self.held(v))
+        elif isinstance(content, collections.deque):
+            for i, v in enumerate(value):
+                content[i] = self.held(v)
+        return content
 
     def hold(self, names: Names) -> Names:
-        return tuple([self.held(v) if type(v) in _COLLECTIONS else v for v in names])
+        return tuple([v if type(v) is Number else self.held(v) for v in names])
 
-    @staticmethod
-    def release(names: Names) -> Names:
-        return tuple([v.original if type(v) is Held else v for v in names])
+    @classmethod
+    def release(cls, names: Names) -> Names:
+        return tuple([cls.released(v) for v in names])
+
+    @classmethod
+    def released(cls, value: Any) -> Any:
+        if type(value) is Held:
+            return value.original
+        return tuple([cls.released(v) for v in value]) if type(value) is tuple else value
+
+
+def mutable(value: Any) -> bool:
+    """Whether a value is a collection that is told apart by its identity."""
+    return isinstance(value, (*MUTABLE, Array, Choice))

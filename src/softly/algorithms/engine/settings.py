@@ -25,6 +25,7 @@ class Settings:
     max_paths: int = 4096
     exact_gradient: bool = False
     variables: dict[str, float | Tensor] = field(default_factory=dict)
+    straight_through: bool = False
 
 
 def make_settings(
@@ -39,6 +40,7 @@ def make_settings(
     max_paths: int = 4096,
     exact_gradient: bool = False,
     variables: Mapping[str, float | Tensor] | None = None,
+    straight_through: bool = False,
 ) -> Settings:
     """Check what a user chose."""
     if not isinstance(max_iterations, int) or max_iterations < 1:
@@ -57,4 +59,5 @@ def make_settings(
         max_paths,
         bool(exact_gradient),
         {name: _inputs.steepness(value, function) for name, value in (variables or {}).items()},
+        bool(straight_through),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import collections
+import copy
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree
@@ -15,10 +18,15 @@ from torch.utils import _pytree
 from softly.algorithms.engine import dynamo, indexing
 from softly.algorithms.engine.arrays import Array, Categorical, Store, number
 from softly.algorithms.engine.comparators import Comparators, constant
+from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, intact
+from softly.algorithms.engine.frames import place, program_frames
+from softly.algorithms.engine.numbers import Number
+from softly.algorithms.engine.protocol import Run
+from softly.algorithms.engine.rounding import Arithmetic, Rounding
 from softly.algorithms.engine.settings import Settings
 
 
-class Values:
+class Values(Run):
     """What a run knows of its batch.
 
     Args:
@@ -28,10 +36,19 @@ class Values:
         guarded: Expect infinities.
     """
 
+    typed = True  # relaxed numbers are of a type of their own, as code needs that was not written for tensors
+
     def __init__(
         self, settings: Settings, batch: int, dtype: torch.dtype, device: torch.device, static: bool, guarded: bool
     ) -> None:
         self.batch, self.dtype, self.device, self.static, self.guarded = batch, dtype, device, static, guarded
+        self.serial = 0  # grows with every region that begins
+        self.describing = False  # whether relaxed numbers may be shown, as the message of an exception does
+        self.anchor: Tensor | None = None  # a condition that was skipped, through which a gradient of 0 flows
+        self.outside: dict[int, Any] = {}  # lists that belong to others
+        self.inputs: Mapping[int, Tensor] = {}  # tensors from outside, as a compiler has them
+        self.rounding = Rounding(self)
+        self.careful = Arithmetic(self, self.rounding)
         self._constants: dict[float, Tensor] = {}
         self._units: dict[int, tuple[Tensor, Tensor]] = {}
         self.configure(settings)
@@ -54,23 +71,58 @@ class Values:
 
     def error(self, kind: type[Exception], message: str) -> Exception:
         """An exception that names the line of the program."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and "_rt" not in frame.f_locals:
-            frame = frame.f_back
-        where = f"{frame.f_code.co_filename}:{frame.f_lineno}: " if frame is not None else ""
-        return kind(f"softly.relax: {where}{message}.")
+        return kind(f"softly.relax: {place(program_frames())}{message}.")
 
     def constant(self, value: float) -> Tensor:
         found = self._constants.get(value)
         if found is None:
+            if not math.isfinite(value):
+                self.guard()
+                return constant(value, self.dtype, self.device)
             found = self._constants[value] = constant(value, self.dtype, self.device)
         return found
+
+    def number(self, tensor: Tensor) -> Any:
+        """A tensor (batch,) as a number of the program."""
+        if not self.typed:
+            return tensor
+        return Number(self, tensor, tensor.dtype is not self.dtype and not tensor.dtype.is_floating_point)
+
+    def entry(self, cell: Any) -> Any:
+        """A cell of an array as a number of the program."""
+        return self.number(cell) if isinstance(cell, Tensor) else cell
+
+    def made_list(self, entries: Any) -> List:
+        return List(self, entries)
+
+    def made_dict(self, entries: Any) -> Dict:
+        return Dict(self, entries)
+
+    def concatenate(self, a: Any, b: Any) -> List:
+        if type(a) is Choice or type(b) is Choice:
+            a, b = (self.blended(v) if type(v) is Choice else v for v in (a, b))
+        if not isinstance(a, list) or not isinstance(b, list):
+            kinds = " and ".join(sorted({"an array" if isinstance(v, Array) else type(v).__name__ for v in (a, b)}))
+            raise self.error(
+                TypeError,
+                f"+ of {kinds}: lists are joined by it, arrays are added; give the program lists (lists=True)",
+            )
+        return List(self, [*intact(a), *intact(b)])
+
+    def hard_int(self, value: Any, what: str) -> int:
+        if isinstance(value, (Number, Categorical, Array)):
+            raise self.error(TypeError, f"{what} must be a hard int, not a relaxed number")
+        return operator.index(value)
 
     def cell(self, value: Any) -> Any:
         """A value as it can stand in a cell: a number or a tensor of one number per example."""
         if type(value) is Tensor:
             return value
         value = number(value)
+        if type(value) is Choice:
+            value = self.blended(value)
+        if isinstance(value, np.generic):
+            value = value.item()
         if isinstance(value, Array):
             if value.shape.numel() != 1:
                 raise self.error(ValueError, f"an array of shape {tuple(value.shape)} doesn't fit into one cell")
@@ -81,6 +133,7 @@ class Values:
 
     def column(self, value: Any) -> Tensor:
         """A number or a tensor as (batch,)."""
+        value = number(value)
         if not isinstance(value, Tensor):
             value = self.constant(value)
         return value if value.ndim == 1 else value.expand(self.batch)
@@ -105,10 +158,18 @@ class Values:
         """Anything with entries as an array."""
         if isinstance(value, Array):
             return value
+        if type(value) is Choice:
+            return self.array(self.blended(value))
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "biuf":
+                raise self.error(TypeError, f"a NumPy array of {value.dtype} in a relaxed program")
+            return Array(Store(self, value.shape, None, value.ravel().tolist()))
         if isinstance(value, Tensor):
             return Array.of(self, value.expand(self.batch, *value.shape))
-        entries = [self.array(v) if isinstance(v, (list, tuple)) else v for v in value]
+        entries = [self.array(v) if isinstance(v, (list, tuple, Choice)) else v for v in intact(value)]
         if entries and isinstance(entries[0], Array):
+            if any(not isinstance(e, Array) or e.shape != entries[0].shape for e in entries):
+                raise self.error(ValueError, "rows of different lengths are no array")
             cells = [c for entry in entries for c in entry.cells()]
             return Array(Store(self, (len(entries), *entries[0].shape), None, cells))
         return Array(Store(self, (len(entries),), None, [self.cell(v) for v in entries]))
@@ -125,21 +186,31 @@ class Values:
 
     def wrap(self, value: Any) -> Any:
         """A batched tensor as a value of the program."""
-        if isinstance(value, Tensor) and value.ndim > 1:
-            return Array.of(self, value)
+        if isinstance(value, Tensor):
+            return Array.of(self, value) if value.ndim > 1 else self.number(value)
         return value
 
     def outer(self, value: Any) -> Any:
         """A value from outside of the program, which has no batch."""
-        if type(value) not in (Tensor, torch.nn.Parameter):
+        kind = type(value)
+        if kind is Tensor or kind is torch.nn.Parameter:
+            if self.static:
+                value = self.inputs[id(value)] if id(value) in self.inputs else dynamo.known(value)
+            return self.array(value) if value.ndim else self.number(value)
+        if kind is list or kind is collections.deque:
+            self.outside[id(value)] = value
             return value
-        if self.static:
-            value = dynamo.known(value)
-        return self.array(value) if value.ndim else value
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and self.typed:
+            return self.array(value) if value.ndim else value.item()
+        return value
 
     def dense(self, value: Any, ndim: int = 0) -> Any:
         """Arrays and categorical positions as batched tensors, with ones after the batch up to ``ndim`` dimensions."""
         value = number(value)
+        if type(value) is Choice:
+            value = self.array(value)
         tensor = value.tensor() if isinstance(value, Array) else value
         if isinstance(tensor, Tensor) and tensor.ndim and tensor.ndim < ndim + 1:
             tensor = tensor.reshape(tensor.shape[0], *[1] * (ndim + 1 - tensor.ndim), *tensor.shape[1:])
@@ -147,7 +218,7 @@ class Values:
 
     def elementwise(self, function: Callable[..., Any], *values: Any) -> Any:
         """A function of corresponding entries."""
-        values = tuple(self.array(v) if isinstance(v, (list, tuple)) else v for v in values)
+        values = tuple(self.array(v) if isinstance(v, (list, tuple, Choice, np.ndarray)) else v for v in values)
         ndim = max(v.ndim if isinstance(v, Array) else 0 for v in values)
         return self.wrap(function(*(self.dense(v, ndim) for v in values)))
 
@@ -157,6 +228,7 @@ class Values:
         leaves = [self.dense(leaf) for leaf in leaves]
         batched = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.ndim > 0]
         if not batched:
+            args, kwargs = _pytree.tree_unflatten(leaves, structure)
             return self.outer(function(*args, **kwargs))
 
         def example(*tensors: Tensor) -> Any:
@@ -166,7 +238,13 @@ class Values:
             positional, named = _pytree.tree_unflatten(filled, structure)
             return function(*positional, **named)
 
-        result = torch.vmap(example, randomness="different")(*(leaves[i] for i in batched))
+        try:
+            result = torch.vmap(example, randomness="different")(*(leaves[i] for i in batched))
+        except (TypeError, RuntimeError, ValueError, IndexError, AttributeError) as error:
+            if str(error).startswith("softly."):
+                raise
+            name = getattr(function, "__name__", str(function))
+            raise self.error(type(error), f"{name}(): {str(error).splitlines()[0].rstrip('.')}") from error
         return _pytree.tree_map(self.wrap, result)
 
     def same_category(self, p: Tensor, q: Tensor, similarity: str) -> Tensor:
@@ -187,13 +265,54 @@ class Values:
 
     def frozen(self, value: Any) -> Any:
         """A copy that later writes don't reach."""
-        if isinstance(value, Array):
+        kind = type(value)
+        if kind is Array:
             return value.copy()
-        if isinstance(value, (list, tuple)):
-            return type(value)(self.frozen(v) for v in value)
-        if isinstance(value, dict):
-            return {k: self.frozen(v) for k, v in value.items()}
+        if kind is List or kind is list:
+            return List(self, [self.frozen(v) for v in value])
+        if kind is tuple:
+            return tuple([self.frozen(v) for v in value])
+        if isinstance(value, tuple):
+            return type(value)(*(self.frozen(v) for v in value)) if hasattr(value, "_fields") else value
+        if kind is Dict or kind is dict:
+            return Dict(self, {k: self.frozen(v) for k, v in value.items()})
+        if isinstance(value, (collections.deque, dict)):
+            content = copy.copy(value)
+            if isinstance(content, dict):
+                for k, v in content.items():
+                    content[k] = self.frozen(v)
+                return content
+            content.clear()
+            content.extend(self.frozen(v) for v in value)
+            return content
+        if kind is Maybe:
+            return Maybe(self.frozen(value.value), value.presence)
+        if kind is set:
+            return set(value)
         return value
+
+    def blended(self, choice: Choice) -> Any:
+        """A collection that depends on a branch, as one of means."""
+        (first_weight, first), *rest = choice.options
+        result, total = self.frozen(first), first_weight
+        for weight, option in rest:
+            together = total + weight
+            share = torch.where(together > 0, total / torch.where(together > 0, together, 1.0), 0.5)
+            (result,) = self.mix(share, [result], [self.frozen(option)], ["a collection"])
+            total = together
+        return result
+
+    # Arithmetic --------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, name: str, a: Any, b: Any) -> Any:
+        """An operation on arrays and positions."""
+        for value in (a, b):
+            if isinstance(value, (list, tuple)):
+                raise self.error(
+                    TypeError,
+                    f"{name} of an array and a {type(value).__name__}; lists and arrays don't mix (lists=True)",
+                )
+        return self.elementwise(self.careful.operations[name], a, b)
 
     # Positions ---------------------------------------------------------------------------------------------------
 
@@ -204,8 +323,8 @@ class Values:
             if found > n:
                 raise self.error(IndexError, f"a position among {found} can't index an array of {n}")
             return torch.nn.functional.pad(position.weights, (0, n - found)) if found < n else position.weights
-        position = self.column(position)
-        if self.settings.hard:
+        position = self._inside(self.column(position), n)
+        if self.settings.hard or not position.dtype.is_floating_point:
             return indexing.nearest_weights(position, n, self.dtype)
         return indexing.filter_weights(
             position,
@@ -214,6 +333,17 @@ class Values:
             steepness=self.steepness,
             exact_gradient=self.settings.exact_gradient,
         )
+
+    def _inside(self, position: Tensor, n: int) -> Tensor:
+        """A position counted from the front; one that the plain program would raise at is an error."""
+        nearest = (position.detach() + 0.5).floor()
+        position = torch.where(nearest < 0, position + n, position)
+        if not self.static:
+            beyond = (nearest < -n) | (nearest >= n)
+            if bool(beyond.any()) and bool((beyond & self.here()).any()):
+                worst = float(nearest[beyond & self.here()][0])
+                raise self.error(IndexError, f"a relaxed position of {worst:g} is out of range for {n} entries")
+        return position
 
     def _full_weights(self, shape: torch.Size, weights: list[tuple[int, Any]]) -> Iterator[tuple[int, Tensor]]:
         for axis, position in weights:
@@ -235,7 +365,7 @@ class Values:
         for _, w in self._full_weights(tensor.shape, weights):
             total = w if total is None else total * w
         assert total is not None
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, np.ndarray)):
             value = self.array(value)
         value = self.dense(value)
         if isinstance(value, Tensor) and value.ndim:

@@ -117,7 +117,7 @@ class State:
             elif not isinstance(index, slice):
                 index = self.read(index)
                 if isinstance(index, Array):
-                    index = Categorical(index.tensor())
+                    index = Categorical(self.engine, index.tensor())
             found.append(index)
         return tuple(found)
 

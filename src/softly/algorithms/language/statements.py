@@ -6,6 +6,7 @@ their batch in front, as the chapter writes them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ class Node:
         raise AttributeError(f"{type(self).__name__} can't be run")
 
 
+_count = itertools.count()
 Block = Node | Sequence[Node] | None
 
 
@@ -380,13 +382,19 @@ class Algorithm(torch.nn.Module):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"softly.algorithms.Algorithm: {name!r} is declared twice.")
-        self._graph = dynamo.Graph(self._run)
+        self._entry = dynamo.Entry.of(f"Algorithm {next(_count)}", self)
 
     def forward(self, *inputs: Tensor) -> Any:
         """Run the program: one tensor, or a tuple of the outputs."""
         if torch.compiler.is_compiling():
-            return self._graph(inputs)
-        return self._run(inputs, static=any(native.transformed(x) for x in inputs))
+            return self._entry(inputs)
+        return self._run(inputs, static=any(native.transformed(x) or x.is_meta for x in inputs))
+
+    def _readers(self) -> tuple[Callable[[], tuple[Any, ...]], ...]:
+        return ()
+
+    def _compiled(self, outside: list[Any], inputs: Sequence[Tensor]) -> Any:
+        return self._run(inputs)
 
     def _run(self, inputs: Sequence[Tensor], *, static: bool = True) -> Any:
         if len(inputs) != len(self.inputs):
@@ -394,6 +402,7 @@ class Algorithm(torch.nn.Module):
         first = _inputs.floating(inputs[0], "softly.algorithms.Algorithm", "the first input")
         guarded = not static and any(bool(torch.isinf(x.detach()).any()) for x in inputs)
         engine = Runtime(self.settings, first.shape[0], first.dtype, first.device, static, guarded)
+        engine.typed, engine.plain = False, None  # its functions are written for tensors
         state = State(engine)
         for declared, value in zip(self.inputs, inputs, strict=True):
             if value.ndim < 1 or value.shape[0] != first.shape[0]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
+import importlib
+import itertools
+import math
+import pickle
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,11 +21,15 @@ from torch.utils import _pytree
 
 from softly import _inputs, native
 from softly.algorithms.engine import dynamo
-from softly.algorithms.engine.arrays import Array
-from softly.algorithms.engine.batches import Batch, Copying, outcome, plain
+from softly.algorithms.engine.arrays import Array, Categorical
+from softly.algorithms.engine.batches import Batch, Copying, opened, outcome, plain, results
+from softly.algorithms.engine.calls import helper
+from softly.algorithms.engine.containers import Choice
+from softly.algorithms.engine.frames import raised_at
+from softly.algorithms.engine.numbers import Number
 from softly.algorithms.engine.runtime import Runtime
 from softly.algorithms.engine.settings import Settings, make_settings
-from softly.algorithms.python.lowering import lower
+from softly.algorithms.python.lowering import Lowered, lower
 from softly.algorithms.python.program import Program
 from softly.algorithms.tape.tape import Tape
 from softly.distributions import Distribution
@@ -44,6 +55,7 @@ class RelaxedFunction:
     """
 
     __name__: str
+    __qualname__: str
 
     def __init__(
         self,
@@ -51,13 +63,29 @@ class RelaxedFunction:
         settings: Settings,
         batch_dims: int,
         in_dims: tuple[int | None, ...] | None,
+        lists: bool = False,
+        lowered: Lowered | None = None,
     ) -> None:
         if batch_dims < 0:
             raise ValueError(f"softly.relax: batch_dims must be >= 0, got {batch_dims}.")
-        self._lowered = lower(function, tuple(settings.variables))
+        self._lowered = lowered or lower(function, tuple(settings.variables))
         self.function, self.settings, self._batch_dims, self._in_dims = function, settings, batch_dims, in_dims
+        self._lists = bool(lists)
         functools.update_wrapper(self, function)
-        self._graph = dynamo.Graph(self._run)
+        self._entry = dynamo.Entry.of(self._key(), self)
+        # The steepness is an input of compiled graphs, so that one serves all of them.
+        chosen = settings.steepness
+        self._steep = chosen if isinstance(chosen, Tensor) else torch.tensor(chosen, dtype=torch.float64)
+
+    def _key(self) -> str:
+        """What tells functions apart that need graphs of their own."""
+        if self.function not in _numbers:
+            _numbers[self.function] = len(_numbers), next(_count)
+        options = {f.name: getattr(self.settings, f.name) for f in dataclasses.fields(self.settings)}
+        learned = isinstance(options.pop("steepness"), Tensor)
+        tensors = {n: id(v) if isinstance(v, Tensor) else v for n, v in options.pop("variables").items()}
+        parts = (_numbers[self.function], learned, options, tensors, self._batch_dims, self._in_dims, self._lists)
+        return f"{self.__name__} {parts}"
 
     @property
     def program(self) -> Program:
@@ -91,42 +119,113 @@ class RelaxedFunction:
             >>> positive.using(steepness=1.0)(torch.tensor([0.0, 2.0]))
             tensor([0.5000, 0.8808])
         """
-        batch_dims = changes.pop("batch_dims", self._batch_dims)
-        in_dims = changes.pop("in_dims", self._in_dims)
         current = {f.name: getattr(self.settings, f.name) for f in dataclasses.fields(self.settings)}
-        return RelaxedFunction(
-            self.function, make_settings("softly.relax", **{**current, **changes}), batch_dims, _checked(in_dims)
-        )
+        own: dict[str, Any] = {"batch_dims": self._batch_dims, "in_dims": self._in_dims, "lists": self._lists}
+        for name in changes:
+            if name not in current and name not in own:
+                close = difflib.get_close_matches(name, [*current, *own], 1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join([*current, *own])}."
+                raise TypeError(f"softly.relax: using() got an unknown option {name!r}{hint}")
+        own.update({name: changes.pop(name) for name in list(changes) if name in own})
+        settings = make_settings("softly.relax", **{**current, **changes})
+        lowered = self._lowered if settings.variables.keys() == self.settings.variables.keys() else None
+        in_dims = _checked(own["in_dims"])
+        return RelaxedFunction(self.function, settings, own["batch_dims"], in_dims, own["lists"], lowered)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the relaxed function over a batch."""
         if torch.compiler.is_compiling():
-            return self._graph(args, kwargs, self._learned())
-        leaves = _pytree.tree_leaves((args, kwargs))
-        arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
-        if arrays:  # called by a function that itself was called by a program
-            return self.__relaxed_call__(arrays[0].engine, args, kwargs)
+            return self._entry(args, kwargs, self._steep)
+        leaves = _pytree.tree_leaves(opened((args, kwargs)))
+        inner: Any = next((leaf for leaf in leaves if isinstance(leaf, (Array, Number, Categorical, Choice))), None)
+        if inner is not None:  # called by a function that itself was called by a program
+            return self.__relaxed_call__(inner.engine, args, kwargs)
         if any(isinstance(leaf, Copying) for leaf in leaves) or not any(isinstance(leaf, Tensor) for leaf in leaves):
             return self.function(*args, **kwargs)  # called by a plain run, or with nothing to relax
-        static = any(native.transformed(leaf) for leaf in leaves if isinstance(leaf, Tensor))
-        return self._run(args, kwargs, self._learned(), static=static)
+        static = any(native.transformed(leaf) or leaf.is_meta for leaf in leaves if isinstance(leaf, Tensor))
+        return self._run(args, kwargs, self.settings, static)
 
-    def _learned(self) -> tuple[Tensor, ...]:
-        return (self.settings.steepness,) if isinstance(self.settings.steepness, Tensor) else ()
+    def _readers(self) -> tuple[Callable[[], tuple[Any, ...]], ...]:
+        """Functions that read what this one and all that it calls read from outside."""
+        found: dict[Any, Lowered] = {self.function: self._lowered}
+        pending = [self._lowered]
+        readers = []
+        while pending:
+            lowered = pending.pop()
+            reader = lowered.reader()
+            readers.append(reader)
+            for value in reader():
+                inner = value.function if isinstance(value, RelaxedFunction) else value
+                if not isinstance(inner, types.FunctionType) or inner in found or _foreign(inner):
+                    continue
+                helped = helper(inner)
+                if isinstance(helped, Lowered):
+                    found[inner] = helped
+                    pending.append(helped)
+        return tuple(readers)
+
+    def _compiled(self, outside: list[Any], args: Any, kwargs: Any, steep: Tensor) -> Any:
+        dynamo.settle(outside)
+        tensors = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor) and x.is_floating_point()]
+        if not isinstance(self.settings.steepness, Tensor):
+            steep = steep.to(tensors[0].dtype if tensors else torch.get_default_dtype())
+        settings = dataclasses.replace(self.settings, steepness=steep)
+        real = dynamo.watched(self._entry.readers)
+        inputs = {id(a): b for a, b in zip(real, outside, strict=True) if isinstance(a, Tensor)}
+        return self._run(args, kwargs, settings, True, inputs)
 
     def _run(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], learned: tuple[Tensor, ...] = (), *, static: bool = True
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        settings: Settings,
+        static: bool,
+        inputs: Mapping[int, Tensor] | None = None,
     ) -> Any:
-        settings = dataclasses.replace(self.settings, steepness=learned[0]) if learned else self.settings
         batch = Batch(self, args, kwargs)
         guarded = self._lowered.infinite or (not static and batch.infinite())
+        result, engine = self._attempt(batch, settings, static, guarded, inputs)
+        if not static and not engine.guarded and _spoiled(result, batch):
+            # Something infinite came up on the way: once more, with care for states that nobody is in.
+            result, engine = self._attempt(batch, settings, static, True, inputs)
+        if settings.straight_through and not settings.hard:
+            return self._straight(batch, settings, static, result, inputs)
+        return result
+
+    def _attempt(
+        self, batch: Batch, settings: Settings, static: bool, guarded: bool, inputs: Mapping[int, Tensor] | None
+    ) -> tuple[Any, Runtime]:
         engine = Runtime(settings, batch.size, batch.dtype, batch.device, static, guarded)
+        engine.inputs = inputs or {}
         engine.running[self.function] = settings
         args, kwargs = batch.enter(engine)
-        return batch.leave(engine, self._invoke(engine, args, kwargs))
+        try:
+            return batch.leave(engine, self._invoke(engine, args, kwargs)), engine
+        except RecursionError as error:
+            raise RecursionError(
+                f"softly.relax: {self.__name__} calls itself too deeply; where the end depends on a relaxed value, "
+                "give the recursion a hard bound."
+            ) from error
+        except (TypeError, AttributeError, RuntimeError) as error:
+            if engine.describing or str(error).startswith("softly."):
+                raise
+            where = raised_at(error.__traceback__)
+            reason = str(error).rstrip(".") or type(error).__name__
+            if type(error) not in (TypeError, AttributeError, RuntimeError, NotImplementedError):
+                raise
+            raise type(error)(f"softly.relax: {where}{reason}.") from error
+
+    def _straight(
+        self, batch: Batch, settings: Settings, static: bool, soft: Any, inputs: Mapping[int, Tensor] | None
+    ) -> Any:
+        """The values of the hard program with the gradients of the relaxed one."""
+        with torch.no_grad():
+            hard, _ = self._attempt(batch, dataclasses.replace(settings, hard=True), static, True, inputs)
+        return _pytree.tree_map(straight_through, hard, soft)
 
     def _invoke(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return engine.invoke(lambda: self._lowered.function(engine, *args, **kwargs), self.__name__)
+        body = functools.partial(self._lowered.function, engine, *args, **kwargs)
+        return engine.invoke(body, self.__name__, self._lowered.straight)
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness
@@ -163,7 +262,7 @@ class RelaxedFunction:
         leaves = [engine.wrap(next(tensors)) if isinstance(leaf, Tensor) else leaf for leaf in batch.leaves]
         args, kwargs = _pytree.tree_unflatten(leaves, batch.structure)
         result = self._invoke(engine, args, kwargs)
-        return _pytree.tree_map(lambda v: outcome(engine, v), result)
+        return _pytree.tree_map(lambda v: outcome(engine, v), results(engine, result))
 
     def hard(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain function on every example.
@@ -183,11 +282,61 @@ class RelaxedFunction:
                 results.append(plain(self.function(*one_args, **one_kwargs)))
         return batch.collect(results)
 
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return self.__qualname__
+        if not isinstance(found, RelaxedFunction) and found is not self.function:
+            raise pickle.PicklingError(
+                f"softly.relax: {self.__qualname__} can't be pickled, since {self.__module__} has no such function."
+            )
+        options = {f.name: getattr(self.settings, f.name) for f in dataclasses.fields(self.settings)}
+        own = {"batch_dims": self._batch_dims, "in_dims": self._in_dims, "lists": self._lists}
+        return _again, (self.__module__, self.__qualname__, {**options, **own})
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<relaxed function {self.__name__}>"
+
+
+_numbers: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()
+_count = itertools.count()
+
+
+def _again(module: str, name: str, options: dict[str, Any]) -> RelaxedFunction:
+    """A relaxed function as it was pickled."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found.using(**options) if isinstance(found, RelaxedFunction) else relax(found, **options)
+
+
+def _foreign(function: Callable[..., Any]) -> bool:
+    return (function.__module__ or "").split(".")[0] in ("torch", "numpy", "softly") and not (
+        function.__module__ or ""
+    ).startswith("softly.algorithms.library")
+
+
+def _spoiled(result: Any, batch: Batch) -> bool:
+    """Whether a result has numbers that aren't, although no argument has."""
+    tensors = [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor) and t.is_floating_point()]
+    # A finite sum says that all are, and is faster to have.
+    if all(math.isfinite(t.detach().sum()) or bool(t.detach().isfinite().all()) for t in tensors):
+        return False
+    return not any(isinstance(x, Tensor) and bool(x.detach().isnan().any()) for x in batch.leaves)
+
+
+def straight_through(hard: Any, soft: Any) -> Any:
+    """``hard`` with the gradient of ``soft``."""
+    if not isinstance(soft, Tensor) or not soft.is_floating_point():
+        return hard
+    hard = hard.to(soft.dtype)
+    finite = torch.where(soft.detach().isfinite(), soft, 0.0)
+    return torch.where(hard.isfinite(), hard + (finite - finite.detach()), hard)
 
 
 def _checked(in_dims: Sequence[int | None] | None) -> tuple[int | None, ...] | None:
@@ -213,6 +362,8 @@ def relax(
     max_paths: int = 4096,
     exact_gradient: bool = False,
     variables: Mapping[str, float | Tensor] | None = None,
+    straight_through: bool = False,
+    lists: bool = False,
 ) -> Any:
     """Make a plain Python function differentiable in its tensors.
 
@@ -233,6 +384,8 @@ def relax(
         max_paths: How many paths an `unmerged` block may have.
         exact_gradient: Differentiate the normaliser of real-valued positions, too.
         variables: The steepness of comparisons of single variables, by their names.
+        straight_through: Give the values of the hard program, with the gradients of the relaxed one.
+        lists: The function works on lists: tensors come to it as lists of numbers, with all that lists can do.
 
     Returns:
         A `RelaxedFunction`.
@@ -259,10 +412,11 @@ def relax(
         max_paths=max_paths,
         exact_gradient=exact_gradient,
         variables=variables,
+        straight_through=straight_through,
     )
 
     def decorate(f: Callable[..., Any]) -> RelaxedFunction:
-        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims))
+        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists)
 
     return decorate if function is None else decorate(function)
 

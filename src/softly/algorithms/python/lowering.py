@@ -3,13 +3,13 @@
 An ``if`` becomes a loop over the ways to go, after each of which the engine is handed the variables that were
 assigned::
 
-    if a > b:                         _branch1 = _rt.branch(_rt.compare(">", a, b), (x,), ("x",), False)
-        x = a            becomes      for _way in _branch1:
-    else:                                 if _way:
+    if a > b:                         branch1 = _rt.branch(_rt.compare(">", a, b), (x,), ("x",), False)
+        x = a            becomes      for way in branch1:
+    else:                                 if way:
         x = b                                 x = a
                                           else:
                                               x = b
-                                          (x,) = _branch1.end((x,))
+                                          (x,) = branch1.end((x,))
 
 Jumps hand the state to the engine and end the path; what follows a statement that may have jumped stands under
 ``if _rt.alive``. Line numbers stay those of the source, so that a traceback points into it.
@@ -18,14 +18,28 @@ Jumps hand the state to the engine and end the path; what follows a statement th
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
+import linecache
 import textwrap
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softly.algorithms.python.rewriting import Lowering, Note, assigned, engine_call, infinite, name_node
+from softly.algorithms.python.rewriting import (
+    Lowering,
+    Note,
+    assigned,
+    bare_arguments,
+    infinite,
+    name_node,
+    names_tuple,
+    parameter_names,
+    returns_at_end,
+    undefined_names,
+    without_docstring,
+)
 
 
 @dataclass(frozen=True)
@@ -37,17 +51,46 @@ class Lowered:
     first_line: int
     notes: tuple[Note, ...]
     infinite: bool
+    straight: bool  # whether it returns only at its end
+    original: types.FunctionType
+    outside: tuple[str, ...]
+
+    def reader(self) -> Callable[[], tuple[Any, ...]]:
+        """A function that reads all that the function reads from outside, so that a compiler sees it happen."""
+        function = self.original
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        scope = {**vars(builtins), **function.__globals__}
+        names = [n for n in self.outside if (n in cells and _filled(cells[n])) or (n not in cells and n in scope)]
+        inner = ast.FunctionDef("_reads", bare_arguments(_NONE), [ast.Return(names_tuple(names))], [])
+        parameters = ast.arguments(
+            posonlyargs=[], args=[ast.arg(n) for n in cells], kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        outer = ast.FunctionDef("_outer", parameters, [inner, ast.Return(name_node("_reads"))], [])
+        module = ast.fix_missing_locations(ast.Module([outer], []))
+        code = next(c for c in compile(module, "<softly reads>", "exec").co_consts if isinstance(c, types.CodeType))
+        reads = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+        closure = tuple(cells[n] for n in reads.co_freevars)
+        return types.FunctionType(reads, function.__globals__, "_reads", (), closure)
+
+
+_NONE = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None or True
+    except ValueError:
+        return False
 
 
 def _source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
     name = getattr(function, "__name__", "function")
+    if name == "<lambda>":
+        return _lambda_source(function)
     try:
         lines, first_line = inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
-        raise OSError(
-            f"softly.relax: the source of {name!r} is not to be had; define it in a file or in a notebook cell "
-            "rather than at a prompt or by exec."
-        ) from error
+        raise _sourceless(name) from error
     source = textwrap.dedent("".join(lines))
     try:
         tree = ast.parse(source)
@@ -57,9 +100,42 @@ def _source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
     if isinstance(definition, ast.AsyncFunctionDef):
         raise SyntaxError(f"softly.relax: {name!r} is an async function, which can't be relaxed.")
     if not isinstance(definition, ast.FunctionDef):
-        raise SyntaxError(f"softly.relax: {name!r} must be defined by a `def` statement; a lambda can't be relaxed.")
+        raise SyntaxError(f"softly.relax: {name!r} must be defined by a `def` statement.")
     ast.increment_lineno(tree, first_line - 1)
     return definition, source, first_line
+
+
+def _sourceless(name: str) -> OSError:
+    return OSError(
+        f"softly.relax: the source of {name!r} is not to be had; define it in a file or in a notebook cell "
+        "rather than at a prompt or by exec."
+    )
+
+
+def _lambda_source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
+    """A lambda as a function that returns its expression; found in its file by its place."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        tree = ast.Module([], [])
+    places = [p for p in code.co_positions() if p[0] is not None and p[2] is not None and p[3]]
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda)
+        and node.lineno == code.co_firstlineno
+        and parameter_names(node.args)[: code.co_argcount] == list(code.co_varnames[: code.co_argcount])
+        and any((node.body.lineno, node.body.col_offset) == (p[0], p[2]) for p in places)
+    ]
+    if len(found) != 1:
+        raise _sourceless("<lambda>")
+    (node,) = found
+    result = ast.copy_location(ast.Return(node.body), node.body)
+    definition = ast.copy_location(ast.FunctionDef("_lambda", node.args, [result], []), node)
+    source = "".join(lines[node.lineno - 1 : node.end_lineno])
+    return definition, source, node.lineno
 
 
 def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowered:
@@ -75,36 +151,17 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     code = function.__code__
     filename = code.co_filename
     arguments = definition.args
-    parameters = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
-    parameters += [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
+    parameters = parameter_names(arguments)
     names = assigned(definition.body)
     for variable in variables:
         if variable not in (*parameters, *names):
             raise ValueError(f"softly.relax: variables names {variable!r}, which {function.__name__} doesn't have.")
     lowering = Lowering(filename, {*parameters, *names}, variables)
-    body = definition.body
-    if (
-        isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
-    ):
-        body = body[1:] or [ast.copy_location(ast.Pass(), body[0])]
-    undefined = [
-        ast.Assign([name_node(n, ast.Store)], engine_call("undefined", ast.Constant(n)))
-        for n in names
-        if n not in parameters
-    ]
+    body = without_docstring(definition.body)
+    undefined = undefined_names(names, parameters)
     endless = any(infinite(node) for statement in body for node in ast.walk(statement))
     lowered = [ast.copy_location(u, definition) for u in undefined] + lowering.block(body)
-    bare = ast.arguments(
-        posonlyargs=[ast.arg("_rt"), *(ast.arg(a.arg) for a in arguments.posonlyargs)],
-        args=[ast.arg(a.arg) for a in arguments.args],
-        vararg=ast.arg(arguments.vararg.arg) if arguments.vararg else None,
-        kwonlyargs=[ast.arg(a.arg) for a in arguments.kwonlyargs],
-        kw_defaults=[None] * len(arguments.kwonlyargs),
-        kwarg=ast.arg(arguments.kwarg.arg) if arguments.kwarg else None,
-        defaults=[],
-    )
+    bare = bare_arguments(arguments, first=["_rt"])
     # By another name, so that a call of the function in its own body means the relaxed one.
     inner = ast.copy_location(ast.FunctionDef("_relaxed", bare, lowered, []), definition)
     # The variables of enclosing functions are parameters of a function around, so that the code refers to cells.
@@ -126,5 +183,7 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         tuple(cells[n] for n in inner_code.co_freevars),
     )
     made.__kwdefaults__ = function.__kwdefaults__
-    notes = tuple(sorted(lowering.notes, key=lambda note: note.line))
-    return Lowered(made, source, first_line, notes, endless)
+    notes = tuple(sorted(dict.fromkeys(lowering.notes), key=lambda note: note.line))
+    return Lowered(
+        made, source, first_line, notes, endless, returns_at_end(body), function, tuple(sorted(lowering.outside))
+    )

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 REFUSED: dict[type[ast.AST], str] = {
     ast.AsyncFunctionDef: "async functions can't be relaxed",
-    ast.FunctionDef: "define the inner function outside, and decorate it with softly.relax if it branches on tensors",
     ast.ClassDef: "define the class outside of the function",
     ast.Global: "pass the variable as an argument and return it",
     ast.Nonlocal: "pass the variable as an argument and return it",
-    ast.Delete: "leave the variable alone",
-    ast.Try: "exceptions don't mix with probabilities; test for the case with `if`",
+    ast.TryStar: "exceptions don't mix with probabilities; test for the case with `if`",
     ast.Match: "write `if` and `elif`",
     ast.Yield: "collect the values in a list and return it",
     ast.YieldFrom: "collect the values in a list and return it",
     ast.Await: "async functions can't be relaxed",
     ast.AsyncFor: "async functions can't be relaxed",
     ast.AsyncWith: "async functions can't be relaxed",
-    ast.Import: "import at the top of the file",
-    ast.ImportFrom: "import at the top of the file",
-    ast.SetComp: "use a list",
     ast.NamedExpr: "assign in a statement of its own",
 }
-if hasattr(ast, "TryStar"):
-    REFUSED[ast.TryStar] = REFUSED[ast.Try]
 
 SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
@@ -37,7 +31,12 @@ SYMBOLS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
+INTERNAL = "_softly_"  # what the variables begin with that lowering adds
 JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+HEAVY = (
+    *(ast.For, ast.While, ast.If, ast.IfExp, ast.Call, ast.Raise, ast.ListComp, ast.GeneratorExp, ast.With),
+    *(ast.FunctionDef, ast.Delete),
+)
 LEAVING = (ast.Return, ast.Raise, ast.Assert)  # what may end a function
 
 
@@ -62,7 +61,7 @@ def _thunk(body: ast.expr) -> ast.Lambda:
     return ast.Lambda(empty, body)
 
 
-def _tuple(names: Sequence[str], context: type[ast.expr_context] = ast.Load) -> ast.Tuple:
+def names_tuple(names: Sequence[str], context: type[ast.expr_context] = ast.Load) -> ast.Tuple:
     return ast.Tuple([name_node(n, context) for n in names], context())
 
 
@@ -79,6 +78,8 @@ def _own(statements: Sequence[ast.AST], into_loops: bool = True) -> list[ast.AST
         found.append(node)
         if not into_loops and isinstance(node, (ast.For, ast.While)):
             continue
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            continue  # their jumps are their own
         pending.extend(ast.iter_child_nodes(node))
     return found
 
@@ -89,8 +90,13 @@ def assigned(statements: Sequence[ast.stmt]) -> tuple[str, ...]:
     pending: list[ast.AST] = list(statements)
     while pending:
         node = pending.pop()
-        if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)):
+        if isinstance(node, (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.Lambda)):
             continue  # their variables are their own
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.alias):
+            names.add((node.asname or node.name).split(".")[0])
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
         pending.extend(ast.iter_child_nodes(node))
@@ -105,21 +111,90 @@ def _leaves(statement: ast.stmt) -> bool:
         body = [*statement.body, *statement.orelse]
         # break and continue of the loop stay inside of it.
         return any(isinstance(n, LEAVING) for n in _own(body))
-    if isinstance(statement, (ast.If, ast.With)):
+    if isinstance(statement, (ast.If, ast.With, ast.Try)):
         inner = [*statement.body, *getattr(statement, "orelse", [])]
+        inner += [s for handler in getattr(statement, "handlers", []) for s in handler.body]
         return any(_leaves(s) for s in inner)
     return False
 
 
 def _cheap(code: Sequence[ast.AST]) -> bool:
     """Whether running some code costs no more than finding out that it needn't be."""
-    heavy = (ast.For, ast.While, ast.If, ast.IfExp, ast.Call, ast.Raise, ast.ListComp, ast.GeneratorExp, ast.With)
-    return not any(isinstance(n, (*heavy, *JUMPS)) for n in _own(code))
+    return not any(isinstance(n, (*HEAVY, *JUMPS)) for n in _own(code))
+
+
+def _certain(bounds: Sequence[ast.expr]) -> bool:
+    """Whether the bounds of a range are hard to the eye: constants and lengths."""
+    return all(
+        isinstance(n, (ast.Constant, ast.BinOp, ast.operator, ast.expr_context, ast.UnaryOp, ast.unaryop))
+        or (isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len")
+        or (isinstance(n, ast.Name) and n.id == "len")
+        for bound in bounds
+        for n in ([bound] if isinstance(bound, ast.Call) else ast.walk(bound))
+    )
+
+
+def _pure(code: Sequence[ast.AST]) -> bool:
+    """Whether evaluating an expression changes nothing: it calls nothing but what only looks."""
+    looking = ("len", "abs", "min", "max", "sum", "float", "int", "isinstance", "range", "sqrt", "exp", "log")
+    return all(
+        not isinstance(n, ast.Call)
+        or (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in looking
+        for n in _own(code)
+    )
+
+
+def returns_at_end(body: Sequence[ast.stmt]) -> bool:
+    """Whether a function returns nowhere but in its last statement, and raises nothing."""
+    return not any(isinstance(n, LEAVING) for n in _own(body[:-1])) and (
+        isinstance(body[-1], ast.Return) or not any(isinstance(n, LEAVING) for n in _own(body[-1:]))
+    )
+
+
+def parameter_names(arguments: ast.arguments) -> list[str]:
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    return names + [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
+
+
+def bare_arguments(
+    arguments: ast.arguments,
+    defaults: Sequence[ast.expr] = (),
+    keyword_defaults: Sequence[ast.expr | None] | None = None,
+    first: Sequence[str] = (),
+) -> ast.arguments:
+    """The same parameters without annotations, after some more."""
+    return ast.arguments(
+        posonlyargs=[*(ast.arg(n) for n in first), *(ast.arg(a.arg) for a in arguments.posonlyargs)],
+        args=[ast.arg(a.arg) for a in arguments.args],
+        vararg=ast.arg(arguments.vararg.arg) if arguments.vararg else None,
+        kwonlyargs=[ast.arg(a.arg) for a in arguments.kwonlyargs],
+        kw_defaults=[None] * len(arguments.kwonlyargs) if keyword_defaults is None else list(keyword_defaults),
+        kwarg=ast.arg(arguments.kwarg.arg) if arguments.kwarg else None,
+        defaults=list(defaults),
+    )
+
+
+def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return body[1:] or [ast.copy_location(ast.Pass(), first)]
+    return body
+
+
+def undefined_names(names: Sequence[str], parameters: Sequence[str]) -> list[ast.stmt]:
+    """Statements that say of variables that they have no value yet."""
+    return [
+        ast.Assign([name_node(n, ast.Store)], engine_call("undefined", ast.Constant(n)))
+        for n in names
+        if n not in parameters
+    ]
 
 
 def infinite(node: ast.AST) -> bool:
     """Whether infinity is spoken of: math.inf, float("inf")."""
     if isinstance(node, ast.Constant):
+        if isinstance(node.value, float):
+            return node.value in (float("inf"), float("-inf"))
         return isinstance(node.value, str) and node.value.strip("+-").lower() in ("inf", "infinity")
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name in ("inf", "infty", "infinity")
@@ -134,6 +209,7 @@ class Lowering(ast.NodeTransformer):
         self.notes: list[Note] = []
         self.loops: list[tuple[str, tuple[str, ...]]] = []
         self.scopes: list[set[str]] = []
+        self.outside: set[str] = set()  # names that belong to no variable of the function
 
     def refuse(self, node: ast.AST, advice: str) -> SyntaxError:
         line = getattr(node, "lineno", 0)
@@ -144,7 +220,7 @@ class Lowering(ast.NodeTransformer):
 
     def fresh(self, prefix: str) -> str:
         self.count += 1
-        return f"_{prefix}{self.count}"
+        return f"{INTERNAL}{prefix}{self.count}"
 
     def note(self, node: ast.stmt, kind: str, names: Sequence[str]) -> None:
         self.notes.append(Note(node.lineno, f"{kind}: joins {', '.join(names)}" if names else kind))
@@ -197,12 +273,12 @@ class Lowering(ast.NodeTransformer):
         check = not (_cheap(node.body) and _cheap(node.orelse))
         start = ast.Assign(
             [name_node(branch, ast.Store)],
-            engine_call("branch", test, _tuple(names), _strings(names), ast.Constant(check)),
+            engine_call("branch", test, names_tuple(names), _strings(names), ast.Constant(check)),
         )
-        end: ast.expr = ast.Call(ast.Attribute(name_node(branch), "end", ast.Load()), [_tuple(names)], [])
-        finish: ast.stmt = ast.Assign([_tuple(names, ast.Store)], end) if names else ast.Expr(end)
-        way = ast.If(name_node(f"_way{branch}"), self.block(node.body), self.block(node.orelse) if node.orelse else [])
-        loop = ast.For(name_node(f"_way{branch}", ast.Store), name_node(branch), [way, finish], [])
+        end: ast.expr = ast.Call(ast.Attribute(name_node(branch), "end", ast.Load()), [names_tuple(names)], [])
+        finish: ast.stmt = ast.Assign([names_tuple(names, ast.Store)], end) if names else ast.Expr(end)
+        way = ast.If(name_node(f"{branch}_way"), self.block(node.body), self.block(node.orelse) if node.orelse else [])
+        loop = ast.For(name_node(f"{branch}_way", ast.Store), name_node(branch), [way, finish], [])
         return [ast.copy_location(s, node) for s in (start, loop)]
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
@@ -214,7 +290,7 @@ class Lowering(ast.NodeTransformer):
         lossy = any(isinstance(n, LEAVING) for n in _own(node.body))
         start = ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
         test = ast.Call(
-            ast.Attribute(name_node(loop), "test", ast.Load()), [self.condition(node.test), _tuple(names)], []
+            ast.Attribute(name_node(loop), "test", ast.Load()), [self.condition(node.test), names_tuple(names)], []
         )
         alive = ast.Attribute(name_node(loop), "alive", ast.Load())
         body = self.iteration(node, loop, names)
@@ -222,34 +298,72 @@ class Lowering(ast.NodeTransformer):
         return [ast.copy_location(s, node) for s in (start, statement, self.end(loop, names))]
 
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
-        iterable = engine_call("iterate", self.visit(node.iter))
-        target = self.visit(node.target)
         if not isinstance(node.target, (ast.Name, ast.Tuple, ast.List)):
             raise self.refuse(node, "let the loop assign to a plain variable")
-        inside = _own(node.body, into_loops=False)
-        jumps = any(isinstance(n, (ast.Break, ast.Continue)) for n in inside) or any(
+        names = assigned([node])
+        jumps = any(isinstance(n, (ast.Break, ast.Continue)) for n in _own(node.body, into_loops=False)) or any(
             isinstance(n, LEAVING) for n in _own(node.body)
         )
-        if not jumps:
-            self.note(node, "for: unrolled", [])
-            statement = ast.For(target, iterable, self.block(node.body), [])
-            rest = self.block(node.orelse) if node.orelse else []
-            return [ast.copy_location(statement, node), *rest]
-        names = assigned([node])
-        self.note(node, "for: unrolled", [*names, *self._touched(node.body)])
+        self.note(node, "for: unrolled", [*names, *self._touched(node.body)] if jumps else [])
         loop = self.fresh("loop")
+        span = self._span(node)
+        target = self.visit(node.target)
+        original = copy.deepcopy(node.body)
+        body = self.iteration(node, loop, names) if jumps else self.block(node.body)
+        start: list[ast.stmt] = []
+        if span is None:
+            iterable: ast.expr = engine_call("iterate", self.visit(node.iter))
+        else:
+            # The bounds may be relaxed: an entry is in the range with a probability.
+            bounds, item = self.fresh("span"), self.fresh("item")
+            start = [ast.Assign([name_node(bounds, ast.Store)], span)]
+            iterable = name_node(bounds)
+            if not jumps and not node.orelse and not any(isinstance(n, ast.For) for n in _own(node.body)):
+                # The innermost loops twice, without the question where it needn't be asked.
+                again = self.block(copy.deepcopy(original))
+                hard = ast.For(target, iterable, body, [])
+                body = self._present(bounds, item, [ast.Assign([target], name_node(item)), *again], names)
+                relaxed = ast.For(name_node(item, ast.Store), iterable, body, [])
+                question = engine_call("certain", iterable)
+                return [ast.copy_location(s, node) for s in (*start, ast.If(question, [hard], [relaxed]))]
+            body = self._present(bounds, item, [ast.Assign([target], name_node(item)), *body], names)
+            target = name_node(item, ast.Store)
+        if not jumps:
+            rest = self.block(node.orelse) if node.orelse else []
+            return [*(ast.copy_location(s, node) for s in (*start, ast.For(target, iterable, body, []))), *rest]
         lossy = any(isinstance(n, LEAVING) for n in _own([*node.body, *node.orelse]))
-        start = ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
+        start.append(
+            ast.Assign([name_node(loop, ast.Store)], engine_call("loop", _strings(names), ast.Constant(lossy)))
+        )
         alive = ast.Attribute(name_node(loop), "alive", ast.Load())
-        body = self.iteration(node, loop, names)
-        body.append(ast.If(ast.UnaryOp(ast.Not(), alive), [ast.Break()], []))
+        body = [*body, ast.If(ast.UnaryOp(ast.Not(), alive), [ast.Break()], [])]
         statement = ast.For(target, iterable, body, [])
         rest = []
         if node.orelse:
             rest = [ast.If(ast.Attribute(name_node(loop), "alive", ast.Load()), self.block(node.orelse), [])]
-        finish = ast.Expr(ast.Call(ast.Attribute(name_node(loop), "finish", ast.Load()), [_tuple(names)], []))
-        parts = [start, statement, *rest, finish, self.end(loop, names)]
+        finish = ast.Expr(ast.Call(ast.Attribute(name_node(loop), "finish", ast.Load()), [names_tuple(names)], []))
+        parts = [*start, statement, *rest, finish, self.end(loop, names)]
         return [ast.copy_location(s, node) for s in parts]
+
+    def _span(self, node: ast.For) -> ast.expr | None:
+        """The bounds of a loop over a range that may be relaxed; None for other loops."""
+        call = node.iter
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
+            return None
+        if call.keywords or any(isinstance(a, ast.Starred) for a in call.args) or _certain(call.args):
+            return None
+        if "range" in self.local or any("range" in s for s in self.scopes):
+            return None
+        return engine_call("span", *(self.visit(a) for a in call.args))
+
+    def _present(self, span: str, item: str, body: list[ast.stmt], names: tuple[str, ...]) -> list[ast.stmt]:
+        branch = self.fresh("branch")
+        arguments = (name_node(span), name_node(item), names_tuple(names), _strings(names))
+        start = ast.Assign([name_node(branch, ast.Store)], engine_call("present", *arguments))
+        end = ast.Call(ast.Attribute(name_node(branch), "end", ast.Load()), [names_tuple(names)], [])
+        finish = ast.Assign([names_tuple(names, ast.Store)], end)
+        way = ast.If(name_node(f"{branch}_way"), body, [])
+        return [start, ast.For(name_node(f"{branch}_way", ast.Store), name_node(branch), [way, finish], [])]
 
     def iteration(self, node: ast.For | ast.While, loop: str, names: tuple[str, ...]) -> list[ast.stmt]:
         self.loops.append((loop, names))
@@ -257,13 +371,13 @@ class Lowering(ast.NodeTransformer):
         self.loops.pop()
         if any(isinstance(n, ast.Continue) for n in _own(node.body, into_loops=False)):
             begin = ast.Expr(ast.Call(ast.Attribute(name_node(loop), "begin", ast.Load()), [], []))
-            close: ast.expr = ast.Call(ast.Attribute(name_node(loop), "close", ast.Load()), [_tuple(names)], [])
-            body = [begin, *body, ast.Assign([_tuple(names, ast.Store)], close) if names else ast.Expr(close)]
+            close: ast.expr = ast.Call(ast.Attribute(name_node(loop), "close", ast.Load()), [names_tuple(names)], [])
+            body = [begin, *body, ast.Assign([names_tuple(names, ast.Store)], close) if names else ast.Expr(close)]
         return body
 
     def end(self, loop: str, names: tuple[str, ...]) -> ast.stmt:
-        end: ast.expr = ast.Call(ast.Attribute(name_node(loop), "end", ast.Load()), [_tuple(names)], [])
-        return ast.Assign([_tuple(names, ast.Store)], end) if names else ast.Expr(end)
+        end: ast.expr = ast.Call(ast.Attribute(name_node(loop), "end", ast.Load()), [names_tuple(names)], [])
+        return ast.Assign([names_tuple(names, ast.Store)], end) if names else ast.Expr(end)
 
     def visit_Break(self, node: ast.Break) -> ast.stmt:
         return self._jump(node, "break_")
@@ -273,7 +387,7 @@ class Lowering(ast.NodeTransformer):
 
     def _jump(self, node: ast.stmt, method: str) -> ast.stmt:
         loop, names = self.loops[-1]
-        return ast.copy_location(ast.Expr(engine_call(method, name_node(loop), _tuple(names))), node)
+        return ast.copy_location(ast.Expr(engine_call(method, name_node(loop), names_tuple(names))), node)
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         value = self.visit(node.value) if node.value is not None else ast.Constant(None)
@@ -282,6 +396,26 @@ class Lowering(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         raised = ast.Raise(*(self.visit(e) if e is not None else None for e in (node.exc, node.cause)))
         return ast.copy_location(ast.If(engine_call("raises"), [ast.copy_location(raised, node)], []), node)
+
+    def visit_Try(self, node: ast.Try) -> list[ast.stmt]:
+        """Exceptions of entries that aren't there; others don't mix with probabilities."""
+        caught = [
+            name
+            for handler in node.handlers
+            for name in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
+        ]
+        known = all(isinstance(name, ast.Name) and name.id in ("IndexError", "KeyError") for name in caught)
+        if not known or node.finalbody or node.orelse or any(h.name for h in node.handlers):
+            raise self.refuse(node, "exceptions don't mix with probabilities; test for the case with `if`")
+        mark, error = self.fresh("mark"), self.fresh("error")
+        start = ast.Assign([name_node(mark, ast.Store)], engine_call("mark"))
+        handlers = []
+        for handler in node.handlers:
+            recover = ast.Expr(engine_call("recover", name_node(mark), name_node(error)))
+            body: list[ast.stmt] = [ast.copy_location(recover, handler), *self.block(handler.body)]
+            handlers.append(ast.copy_location(ast.ExceptHandler(handler.type, error, body), handler))
+        made = ast.Try(self.block(node.body), handlers, [], [])
+        return [ast.copy_location(s, node) for s in (start, made)]
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         failure = ast.Call(name_node("AssertionError"), [node.msg] if node.msg is not None else [], [])
@@ -295,13 +429,15 @@ class Lowering(ast.NodeTransformer):
         names = assigned(node.body)
         self.note(node, "with", [*names, *self._touched(node.body)])
         block = self.fresh("block")
-        start = ast.Assign([name_node(block, ast.Store)], engine_call("block", manager, _tuple(names), _strings(names)))
+        start = ast.Assign(
+            [name_node(block, ast.Store)], engine_call("block", manager, names_tuple(names), _strings(names))
+        )
         attribute = lambda method: ast.Attribute(name_node(block), method, ast.Load())  # noqa: E731
-        end: ast.expr = ast.Call(attribute("end"), [_tuple(names)], [])
-        join: ast.expr = ast.Call(attribute("join"), [_tuple(names)], [])
-        store = lambda e: ast.Assign([_tuple(names, ast.Store)], e) if names else ast.Expr(e)  # noqa: E731
+        end: ast.expr = ast.Call(attribute("end"), [names_tuple(names)], [])
+        join: ast.expr = ast.Call(attribute("join"), [names_tuple(names)], [])
+        store = lambda e: ast.Assign([names_tuple(names, ast.Store)], e) if names else ast.Expr(e)  # noqa: E731
         loop = ast.For(
-            name_node(f"_pass{block}", ast.Store), name_node(block), [*self.block(node.body), store(end)], []
+            name_node(f"{block}_pass", ast.Store), name_node(block), [*self.block(node.body), store(end)], []
         )
         return [ast.copy_location(s, node) for s in (start, loop, store(join))]
 
@@ -336,7 +472,47 @@ class Lowering(ast.NodeTransformer):
                     stores.append(name_node(part, ast.Store))
                     after.extend(self.assign(element, name_node(part), node))
             return [ast.copy_location(ast.Assign([ast.Tuple(stores, ast.Store())], value), node), *after]
-        raise self.refuse(target, "assign to variables and entries only, not to attributes")
+        if isinstance(target, ast.Attribute):
+            call = engine_call("setattr", self.visit(target.value), ast.Constant(target.attr), value)
+            return [ast.copy_location(ast.Expr(call), node)]
+        raise self.refuse(target, "assign to variables, entries and attributes only")
+
+    def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        statements: list[ast.stmt] = []
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                statement: ast.stmt = ast.Expr(
+                    engine_call("delitem", self.visit(target.value), self.visit(target.slice))
+                )
+            elif isinstance(target, ast.Name):
+                gone = engine_call("undefined", ast.Constant(target.id))
+                statement = ast.Assign([name_node(target.id, ast.Store)], gone)
+            else:
+                raise self.refuse(node, "delete variables and entries only")
+            statements.append(ast.copy_location(statement, node))
+        return statements
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        """An inner function: lowered as well, and called through the engine."""
+        if node.decorator_list:
+            raise self.refuse(node, "an inner function has no decorator")
+        arguments = node.args
+        parameters = parameter_names(arguments)
+        names = assigned(node.body)
+        defaults = [self.visit(d) for d in arguments.defaults]
+        keyword_defaults = [None if d is None else self.visit(d) for d in arguments.kw_defaults]
+        loops, self.loops = self.loops, []
+        self.scopes.append({*parameters, *names})
+        body = without_docstring(node.body)
+        undefined = undefined_names(names, parameters)
+        lowered = [ast.copy_location(u, node) for u in undefined] + self.block(body)
+        self.scopes.pop()
+        self.loops = loops
+        inner = self.fresh(f"inner_{node.name}_")
+        made = ast.FunctionDef(inner, bare_arguments(arguments, defaults, keyword_defaults), lowered, [])
+        bound = engine_call("closure", name_node(inner), ast.Constant(node.name))
+        store = ast.Assign([name_node(node.name, ast.Store)], bound)
+        return [ast.copy_location(made, node), ast.copy_location(store, node)]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         value = self.visit(node.value)
@@ -345,11 +521,18 @@ class Lowering(ast.NodeTransformer):
             # Arrays and lists are changed in place by +=, and so reach other names of the same one.
             new = engine_call("update", ast.Constant(type(node.op).__name__), old, value)
             return [ast.copy_location(ast.Assign([node.target], new), node)]
-        if not isinstance(node.target, ast.Subscript):
-            raise self.refuse(node.target, "assign to variables and entries only, not to attributes")
+        if isinstance(node.target, ast.Attribute):
+            owner = self.fresh("owner")
+            first = ast.Assign([name_node(owner, ast.Store)], self.visit(node.target.value))
+            attribute = ast.Constant(node.target.attr)
+            old = engine_call("attribute", name_node(owner), attribute)
+            new = engine_call("update", ast.Constant(type(node.op).__name__), old, value)
+            second = ast.Expr(engine_call("setattr", name_node(owner), attribute, new))
+            return [ast.copy_location(s, node) for s in (first, second)]
+        assert isinstance(node.target, ast.Subscript)
         container, key = self.fresh("container"), self.fresh("key")
         first = ast.Assign(
-            [_tuple([container, key], ast.Store)],
+            [names_tuple([container, key], ast.Store)],
             ast.Tuple([self.visit(node.target.value), self.visit(node.target.slice)], ast.Load()),
         )
         old = engine_call("getitem", name_node(container), name_node(key))
@@ -362,6 +545,7 @@ class Lowering(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Store) or node.id in self.local or any(node.id in s for s in self.scopes):
             return node
+        self.outside.add(node.id)
         return ast.copy_location(engine_call("outer", node), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -384,7 +568,8 @@ class Lowering(ast.NodeTransformer):
         for i in range(len(node.ops) - 1, -1, -1):
             left: ast.expr = name_node(names[i])
             link = self.comparison(node.ops[i], operands[i], operands[i + 1], left, name_node(names[i + 1]))
-            body = link if result is None else engine_call("and_", link, _thunk(result))
+            heavy = ast.Constant(not _pure(operands[i + 1 :]))
+            body = link if result is None else engine_call("and_", link, _thunk(result), heavy)
             arguments = ast.arguments(
                 posonlyargs=[], args=[ast.arg(names[i + 1])], kwonlyargs=[], kw_defaults=[], defaults=[]
             )
@@ -395,7 +580,8 @@ class Lowering(ast.NodeTransformer):
 
     def comparison(self, op: ast.cmpop, source_a: ast.expr, source_b: ast.expr, a: ast.expr, b: ast.expr) -> ast.expr:
         if isinstance(op, (ast.Is, ast.IsNot)):
-            return ast.Compare(a, [op], [b])
+            same = engine_call("is_", a, b)
+            return same if isinstance(op, ast.Is) else engine_call("not_", same)
         if isinstance(op, (ast.In, ast.NotIn)):
             found = engine_call("contains", a, b)
             return found if isinstance(op, ast.In) else engine_call("not_", found)
@@ -411,8 +597,10 @@ class Lowering(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         result = self.visit(node.values[-1])
+        rest: list[ast.AST] = [node.values[-1]]
         for value in reversed(node.values[:-1]):
-            result = engine_call(method, self.visit(value), _thunk(result))
+            result = engine_call(method, self.visit(value), _thunk(result), ast.Constant(not _pure(rest)))
+            rest.append(value)
         return ast.copy_location(result, node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -420,11 +608,16 @@ class Lowering(ast.NodeTransformer):
             return ast.copy_location(engine_call("not_", self.visit(node.operand)), node)
         return ast.copy_location(ast.UnaryOp(node.op, self.visit(node.operand)), node)
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = self.visit(node.left), self.visit(node.right)
-        if isinstance(node.op, ast.FloorDiv):
-            return ast.copy_location(engine_call("floor_divide", left, right), node)
-        return ast.copy_location(ast.BinOp(left, node.op, right), node)
+    def visit_List(self, node: ast.List) -> ast.expr:
+        if isinstance(node.ctx, ast.Store):
+            return node
+        entries = ast.List([self.visit(e) for e in node.elts], ast.Load())
+        return ast.copy_location(engine_call("made_list", entries), node)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        keys = [None if k is None else self.visit(k) for k in node.keys]
+        entries = ast.Dict(keys, [self.visit(v) for v in node.values])
+        return ast.copy_location(engine_call("made_dict", entries), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         test = self.condition(node.test)
@@ -446,10 +639,14 @@ class Lowering(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         arguments = node.args
         names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
+        defaults = [self.visit(d) for d in arguments.defaults]
+        keyword_defaults = [None if d is None else self.visit(d) for d in arguments.kw_defaults]
         self.scopes.append(names)
         body = self.visit(node.body)
         self.scopes.pop()
-        return ast.copy_location(ast.Lambda(arguments, body), node)
+        made = ast.Lambda(bare_arguments(arguments, defaults, keyword_defaults), body)
+        return ast.copy_location(engine_call("lowered", made), node)
 
     def _comprehension(self, node: Any) -> Any:
         self.scopes.append({n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)})
@@ -465,13 +662,13 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
+        return ast.copy_location(engine_call("made_list", self._comprehension(node)), node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> Any:
         return self._comprehension(node)
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
         return self._comprehension(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> Any:
-        return self._comprehension(node)
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        return node
+        return ast.copy_location(engine_call("made_dict", self._comprehension(node)), node)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
+from softly.algorithms import library
 from softly.algorithms.engine.indexing import filter_weights
 from softly.algorithms.language.conditions import (
     GT,
@@ -76,10 +74,3 @@ __all__ = [
     "steepness",
     "unmerged",
 ]
-
-
-def __getattr__(name: str) -> ModuleType:
-    # Relaxing all of the library takes longer than importing the rest of softly.
-    if name == "library":
-        return importlib.import_module("softly.algorithms.library")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

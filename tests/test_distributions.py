@@ -359,3 +359,15 @@ def test_bad_input():
     with pytest.raises(ValueError, match="shift must be finite"):
         distributions.get("levy").shifted(math.nan)
     assert softly.distributions.get(distributions.Cauchy()) == distributions.get("cauchy")
+
+
+def test_distributions_can_be_made_inside_compiled_code():
+    def run(x):
+        art = distributions.art("logistic", strength=0.25)
+        gamma = distributions.get("gamma", shape=0.7)
+        others = gamma.reversed().cdf(x) + gamma.shifted(0.3).squared().cdf(x)
+        return softly.sort(x, distribution=art) + softly.sort(x, distribution=distributions.art("cauchy")) + others
+
+    torch._dynamo.reset()
+    x = torch.tensor([3.0, 1.0, 2.0])
+    torch.testing.assert_close(torch.compile(run, fullgraph=True, backend="aot_eager")(x), run(x))

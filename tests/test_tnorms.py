@@ -1,5 +1,4 @@
 import itertools
-import warnings
 
 import pytest
 import torch
@@ -185,19 +184,23 @@ def test_shapes():
 
 
 @samples
-def test_operands_outside_the_unit_interval_are_refused_while_torch_looks_for_anomalies(t):
+def test_operands_outside_the_unit_interval_are_refused(t):
     x = torch.tensor([0.5, -0.25, 1.5])
     inside = torch.tensor([0.0, 1.0, 0.3, torch.nan])
-    with torch.autograd.set_detect_anomaly(True, check_nan=False), warnings.catch_warnings():
-        for function in (t.all, t.any):
+    for function in (t.all, t.any):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
             with pytest.raises(ValueError, match=r"softly.tnorms.a..: x must be in \[0, 1\], got -0.25 to 1.5"):
-                function(x)
-            function(inside)
-        with pytest.raises(ValueError, match=r"softly.tnorms.tnorm: b must be in \[0, 1\], got -0.25 to 1.5"):
-            t.tnorm(inside[:3], x)
-        with pytest.raises(ValueError, match=r"softly.tnorms.tconorm: a must be in \[0, 1\], got -0.25 to 1.5"):
-            t.tconorm(x, inside[:3])
-        torch.func.vmap(t.tnorm)(inside[:3], inside[:3])
+                function(x.to(dtype))
+        for bad in ([torch.nan, 2.0], [0.5] * 40 + [-0.1], [torch.inf, 0.5]):
+            with pytest.raises(ValueError, match=r"x must be in \[0, 1\]"):
+                function(torch.tensor(bad))
+        function(inside)
+        function(torch.tensor([1.0 + 1e-6, -1e-6]))
+    with pytest.raises(ValueError, match=r"softly.tnorms.tnorm: b must be in \[0, 1\], got -0.25 to 1.5"):
+        t.tnorm(inside[:3], x)
+    with pytest.raises(ValueError, match=r"softly.tnorms.tconorm: a must be in \[0, 1\], got -0.25 to 1.5"):
+        t.tconorm(x, inside[:3])
+    torch.func.vmap(t.tnorm)(inside[:3], inside[:3])
 
 
 @pytest.mark.parametrize("p", [0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 50.0])

@@ -14,6 +14,10 @@
 namespace softly::SOFTLY_ISA {
 namespace {
 
+// How far an entry may be outside [0, 1].
+template <typename T>
+constexpr T kRounding = sizeof(T) == 4 ? T(0x1p-19) : T(0x1p-48);
+
 template <typename T>
 struct Row {
     typedef T Vector __attribute__((vector_size(32)));
@@ -44,12 +48,15 @@ struct Row {
 
     Vector scale(Vector x) const { return x + p * (T(1) - x); }
 
-    T value(const T* x, int64_t n) const {
+    T value(const T* x, int64_t n, bool& inside) const {
         Vector product = Vector{} + T(1);
+        auto outside = product < T(0);
         for (int64_t i = 0; i < n; i += lanes) {
             const Vector v = load(x, i, n);
+            outside |= (v < -kRounding<T>) | (v > T(1) + kRounding<T>);
             product *= v / scale(v);
         }
+        for (int64_t lane = 0; lane < lanes; ++lane) inside = inside && !outside[lane];
         T q = 1;
         for (int64_t lane = 0; lane < lanes; ++lane) q *= product[lane];
         const T result = p * q / (p + (T(1) - p) * (T(1) - q));
@@ -89,11 +96,15 @@ constexpr int64_t kGrain = 16384;
 }  // namespace
 
 template <typename T>
-void hamacher(const T* x, T* out, int64_t rows, int64_t n, double p, bool dual, int threads) {
+bool hamacher(const T* x, T* out, int64_t rows, int64_t n, double p, bool dual, int threads) {
     const Row<T> row{static_cast<T>(p), dual};
+    bool all_inside = true;
     parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) out[r] = row.value(x + r * n, n);
+        bool inside = true;
+        for (int64_t r = begin; r < end; ++r) out[r] = row.value(x + r * n, n, inside);
+        if (!inside) __atomic_store_n(&all_inside, false, __ATOMIC_RELAXED);
     });
+    return all_inside;
 }
 
 template <typename T>
@@ -105,8 +116,8 @@ void hamacher_backward(const T* x, const T* grad_out, T* grad_x, int64_t rows, i
     });
 }
 
-template void hamacher(const float*, float*, int64_t, int64_t, double, bool, int);
-template void hamacher(const double*, double*, int64_t, int64_t, double, bool, int);
+template bool hamacher(const float*, float*, int64_t, int64_t, double, bool, int);
+template bool hamacher(const double*, double*, int64_t, int64_t, double, bool, int);
 template void hamacher_backward(const float*, const float*, float*, int64_t, int64_t, double, bool, int);
 template void hamacher_backward(const double*, const double*, double*, int64_t, int64_t, double, bool, int);
 

@@ -4,9 +4,10 @@
 #include "core/isa.h"
 
 SOFTLY_DECLARE(
-    // out[r] = T(x[r, 0], ..., x[r, n - 1]), or with `dual` the T-conorm, 1 - T(1 - x).
+    // out[r] = T(x[r, 0], ..., x[r, n - 1]), or with `dual` the T-conorm, 1 - T(1 - x). Whether all entries are in
+    // [0, 1], or outside by no more than their rounding.
     template <typename T>
-    void hamacher(const T* x, T* out, int64_t rows, int64_t n, double p, bool dual, int threads);
+    bool hamacher(const T* x, T* out, int64_t rows, int64_t n, double p, bool dual, int threads);
 
     // grad_x[r, i] = grad_out[r] * d out[r] / d x[r, i]
     template <typename T>

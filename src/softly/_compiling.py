@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def constant_result(function: F) -> F:
     """``torch.compiler.assume_constant_result``, which would import the compiler: as long again as torch itself."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+class _Made:
+    """What compiled code made, by name."""
+
+
+_made = _Made()
+
+
+@constant_result
+def _keep(kind: Callable[..., Any], *arguments: Any) -> str:
+    thing = kind(*arguments)
+    name = f"made_{hashlib.sha256(repr(thing).encode()).hexdigest()}"  # guards want an identifier
+    vars(_made).setdefault(name, thing)  # the same object each time, as guards want it
+    return name
+
+
+def made(kind: Callable[..., T], *arguments: Any) -> T:
+    """``kind(*arguments)``, an object that never changes and whose representation tells all of it.
+
+    Compiled code can't make those, but can take them from a place.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return getattr(_made, _keep(kind, *arguments))
+    return kind(*arguments)
 
 
 def fact(method: Callable[[Any], Any]) -> Any:

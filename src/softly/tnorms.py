@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,32 +36,36 @@ __all__ = [
 
 
 def _check(x: Tensor, function: str, argument: str) -> None:
-    """Refuse what is no floating-point tensor, and while torch looks for anomalies what is outside [0, 1].
-
-    To look each time would take as long as a pair of operands does, and a third as long as a thousand with their
-    gradient.
-    """
+    """Refuse what is no floating-point tensor, and what is outside [0, 1] where that can be read without waiting."""
     _inputs.floating(x, function, argument)
-    if not torch.compiler.is_compiling() and torch.is_anomaly_enabled():
-        known = native.data(x)
-        if known is not None and not ((known >= 0) & (known <= 1) | known.isnan()).all():
-            low, high = torch.aminmax(known)
-            raise ValueError(f"{function}: {argument} must be in [0, 1], got {low.item():g} to {high.item():g}.")
+    known = native.data(x)
+    if known is not None and known.device.type == "cpu" and known.numel():
+        _check_range(known, function, argument)
+
+
+def _check_range(x: Tensor, function: str, argument: str) -> None:
+    low, high = (bound.item() for bound in torch.aminmax(x))
+    if math.isnan(low):
+        low, high = (bound.item() for bound in torch.aminmax(torch.where(x.isnan(), 0.5, x)))
+    rounding = 16.0 * torch.finfo(x.dtype).eps
+    if low < -rounding or high > 1.0 + rounding:
+        raise ValueError(f"{function}: {argument} must be in [0, 1], got {low:g} to {high:g}.")
 
 
 class TNorm:
     """A T-norm with its dual T-conorm.
 
-    On {0, 1} every family is the Boolean "and" and "or". Operands are probabilities: what is outside [0, 1] is refused
-    under ``torch.autograd.set_detect_anomaly(True)``, and not looked for otherwise, since that would take as long as
-    the T-norm. Subclasses define ``_all(x, dim)``, and ``_any``
-    where the dual ``1 - _all(1 - x)`` is less accurate, and for two operands ``_and`` and ``_or``.
+    On {0, 1} every family is the Boolean "and" and "or". Operands are probabilities: what is outside [0, 1] by more
+    than rounding is refused, in eager mode on the CPU, and wherever a kernel runs. Subclasses define ``_all(x, dim)``,
+    and ``_any`` where the dual ``1 - _all(1 - x)`` is less accurate, and for two operands ``_and`` and ``_or``.
 
     Example:
         >>> t = softly.tnorms.get("probabilistic")
         >>> t.tnorm(torch.tensor(0.5), torch.tensor(0.4)), t.tconorm(torch.tensor(0.5), torch.tensor(0.4))
         (tensor(0.2000), tensor(0.7000))
     """
+
+    _kernel: ClassVar[bool] = False
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
         raise AttributeError(f"{type(self).__name__} defines no reduction")
@@ -116,12 +121,14 @@ class TNorm:
         _check(b, f"softly.tnorms.{name}", "b")
         return _inputs.at_least_single(function, a, b)
 
-    @staticmethod
     def _reduce(
-        x: Tensor, dim: Dim, keepdim: bool, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
+        self, x: Tensor, dim: Dim, keepdim: bool, name: str, function: Callable[[Tensor, int], Tensor], neutral: float
     ) -> Tensor:
         name = f"softly.tnorms.{name}"
-        _check(x, name, "x")
+        if self._kernel and native.available() and x.dtype in (torch.float32, torch.float64):
+            _inputs.floating(x, name, "x")  # the kernel looks at the rest, on its way
+        else:
+            _check(x, name, "x")
         if x.ndim == 0:
             return x
         dims = _dims.checked(dim, x.ndim, name)
@@ -165,7 +172,9 @@ def _hamacher_reference(x: Tensor, p: float, dual: bool) -> Tensor:
 
 def _hamacher_forward(x: Tensor, p: float, dual: bool) -> Tensor:
     out, n = x.new_empty(x.shape[:-1]), x.shape[-1]
-    native.kernel("hamacher", x.dtype)(x.data_ptr(), out.data_ptr(), out.numel(), n, p, dual, torch.get_num_threads())
+    sizes = (out.numel(), n, p, dual, torch.get_num_threads())
+    if not native.kernel("hamacher", x.dtype)(x.data_ptr(), out.data_ptr(), *sizes):
+        _check_range(x.detach(), f"softly.tnorms.{'any' if dual else 'all'}", "x")
     return out
 
 
@@ -194,6 +203,8 @@ class Probabilistic(TNorm):
         >>> softly.tnorms.Probabilistic().tconorm(torch.tensor(0.5), torch.tensor(0.4))
         tensor(0.7000)
     """
+
+    _kernel = True
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
         return _hamacher(x.movedim(dim, -1), 1.0, False)
@@ -226,6 +237,8 @@ class Hamacher(TNorm):
 
     def __post_init__(self) -> None:
         _require("Hamacher", self.p, self.p > 0, "(0, inf)")
+
+    _kernel = True
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
         return _hamacher(x.movedim(dim, -1), self.p, False)

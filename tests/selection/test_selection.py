@@ -458,3 +458,14 @@ def test_training_on_digits():
     ranks = model(images[1400:]).topk(3).indices == labels[1400:, None]
     assert ranks[:, 0].float().mean() > 0.85
     assert ranks.any(-1).float().mean() > 0.96
+
+
+def test_straight_through_memberships():
+    x = torch.tensor([3.0, 1.0, 2.0, 0.0], dtype=torch.float64, requires_grad=True)
+    for k, expected in ((2, [1.0, 0.0, 1.0, 0.0]), (1.5, [1.0, 0.0, 0.5, 0.0])):
+        hard = softly.selection.soft_topk(x, k, straight_through=True)
+        assert hard.tolist() == expected
+        weights = torch.linspace(-1, 1, 4, dtype=torch.float64)
+        (through,) = torch.autograd.grad(hard, x, weights)
+        (soft,) = torch.autograd.grad(softly.selection.soft_topk(x, k), x, weights)
+        torch.testing.assert_close(through, soft)

@@ -8,6 +8,7 @@ twice where the mathematics is; `art`, `Distribution.reversed`, `Distribution.sq
 
 from __future__ import annotations
 
+from softly._compiling import made
 from softly.distributions.asymmetric import Exponential, Gamma, GumbelMax, GumbelMin, Levy
 from softly.distributions.base import Distribution
 from softly.distributions.symmetric import (
@@ -94,7 +95,7 @@ def get(distribution: str | Distribution, *, shape: float | None = None) -> Dist
             raise ValueError(
                 f"softly.distributions.get: only 'gamma' has a shape, got shape={shape} for {distribution!r}."
             )
-        return Gamma(shape)
+        return made(Gamma, shape)
     if isinstance(distribution, Distribution):
         return distribution
     if not isinstance(distribution, str):
@@ -130,4 +131,4 @@ def art(distribution: str | Distribution, *, strength: float = 0.25) -> Distribu
         raise ValueError(f"softly.distributions.art: the distribution must be symmetric, got {base}.")
     if not 0 <= strength < 1:
         raise ValueError(f"softly.distributions.art: strength must be in [0, 1), got {strength}.")
-    return Art(base, float(strength))
+    return made(Art, base, float(strength))

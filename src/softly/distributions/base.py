@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from softly import _clamped, _inputs
-from softly._compiling import fact
+from softly._compiling import fact, made
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
@@ -154,7 +154,7 @@ class Distribution:
             >>> softly.distributions.get("exponential").reversed().cdf(torch.tensor([-1.0, 1.0]))
             tensor([0.3679, 1.0000])
         """
-        return self if self.symmetric else Reversed(self)
+        return self if self.symmetric else made(Reversed, self)
 
     def squared(self) -> Distribution:
         """The square-root distribution of chapter 5: ``F_sq(x) = F(|x| x)``.
@@ -163,7 +163,7 @@ class Distribution:
             >>> softly.distributions.get("cauchy").squared().cdf(torch.tensor([1.0, 10.0]))
             tensor([0.7500, 0.9968])
         """
-        return Squared(self)
+        return made(Squared, self)
 
     def shifted(self, shift: float) -> Distribution:
         """``F(x + shift)``.
@@ -174,7 +174,7 @@ class Distribution:
         """
         if not math.isfinite(shift):
             raise ValueError(f"softly.distributions.shifted: shift must be finite, got {shift}.")
-        return self if shift == 0 else Shifted(self, float(shift))
+        return self if shift == 0 else made(Shifted, self, float(shift))
 
     @fact
     def support(self) -> tuple[float, float]:

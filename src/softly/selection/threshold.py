@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from softly import _inputs, distributions, native
+from softly import _inputs, _straight_through, distributions, native
 from softly.distributions import Distribution
 from softly.distributions.kernels import codes, decode
 from softly.minmax import symmetric
@@ -20,6 +20,7 @@ def soft_topk(
     distribution: str | Distribution = "logistic",
     steepness: float | Tensor = 10.0,
     dim: int = -1,
+    straight_through: bool = False,
 ) -> Tensor:
     """How much every entry belongs to the k largest: ``F(steepness * (x - t))``, with the t at which they sum to k.
 
@@ -33,6 +34,7 @@ def soft_topk(
         distribution: Name or `Distribution`, symmetric and continuous.
         steepness: Inverse temperature, > 0.
         dim: The dimension that is searched.
+        straight_through: Whether memberships are those of the limit, with the gradients of the soft ones.
 
     Returns:
         Memberships in [0, 1], of the shape of ``x``.
@@ -62,7 +64,13 @@ def soft_topk(
         result = _memberships(y, t, float(k), chosen)
         return result.movedim(-1, dim)
 
-    return _inputs.at_least_single(memberships, x)
+    soft = _inputs.at_least_single(memberships, x)
+    return _straight_through.straight_through(_hard_memberships(x.detach(), k, dim), soft) if straight_through else soft
+
+
+def _hard_memberships(x: Tensor, k: float, dim: int) -> Tensor:
+    places = torch.argsort(torch.argsort(x, dim=dim, descending=True, stable=True), dim=dim)
+    return (k - places).clamp(0.0, 1.0)
 
 
 def _memberships(y: Tensor, t: Tensor, k: float, distribution: Distribution) -> Tensor:

@@ -342,7 +342,7 @@ class Joining(Journals):
         first = values[0]
         kinds = set(map(type, values))
         if kinds == {Number} or kinds == {Tensor}:
-            if all([v is first for v in values]):
+            if all(v is first for v in values):
                 return first
             if kinds == {Tensor}:
                 return blend.combine(values)

@@ -55,7 +55,7 @@ class Values(Run):
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings
-        self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
+        self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded, self.static)
         self.steepen(settings.steepness)
 
     def guard(self) -> None:

@@ -172,6 +172,10 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         ast.FunctionDef("_outer", outer_arguments, [inner, ast.Return(name_node("_relaxed"))], []), definition
     )
     module = ast.fix_missing_locations(ast.Module([outer], []))
+    for node in ast.walk(module):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            # What is made of a statement of several lines is where that begins.
+            node.end_lineno, node.end_col_offset = node.lineno, node.col_offset
     outer_code = next(c for c in compile(module, filename, "exec").co_consts if isinstance(c, types.CodeType))
     inner_code = next(c for c in outer_code.co_consts if isinstance(c, types.CodeType) and c.co_name == "_relaxed")
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))

@@ -126,8 +126,11 @@ class Joining(Journals):
         if type(container) is Store:
             self.write(container, key, value)
             return
-        value = self.released(value)
-        if id(container) in self.outside and key is WHOLE and torn(value) is not None:
+        if type(value) is Held:
+            value = value.original
+        elif type(value) is tuple:
+            value = self.released(value)
+        if key is WHOLE and id(container) in self.outside and torn(value) is not None:
             raise self.error(
                 TypeError,
                 "a list from outside of the program is changed where that depends on a branch; return the list",

@@ -33,7 +33,10 @@ class Journal(dict[Any, Any]):
 
     def undo(self) -> None:
         for container, key, old in self.values():
-            put(container, key, old)
+            if type(container) is Store:
+                container[key] = old
+            else:
+                put(container, key, old)
 
 
 def read(container: Any, key: Any) -> Any:
@@ -101,11 +104,14 @@ class Journals(Values):
         """What stands now where something was written."""
         if len(journals) == 1 and not journals[0]:
             return {}
-        return {
-            k: (container, key, self.held(read(container, key)))
-            for journal in journals
-            for k, (container, key, _) in journal.items()
-        }
+        written = {}
+        for journal in journals:
+            for k, (container, key, _) in journal.items():
+                if type(container) is Store:
+                    written[k] = (container, key, (container.cells or container.unbound())[key])
+                else:
+                    written[k] = (container, key, self.held(read(container, key)))
+        return written
 
     def held(self, value: Any) -> Any:
         kind = type(value)

@@ -90,6 +90,8 @@ class Values(Run):
 
     def entry(self, cell: Any) -> Any:
         """A cell of an array as a number of the program."""
+        if type(cell) is Tensor and cell.dtype is self.dtype and self.typed:
+            return Number(self, cell)
         return self.number(cell) if isinstance(cell, Tensor) else cell
 
     def made_list(self, entries: Any) -> List:

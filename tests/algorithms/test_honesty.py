@@ -333,6 +333,37 @@ def test_what_can_not_be_written_in_a_branch_says_so():
     refused(into_bytes, "a bytearray can't be written to", x=X[:2])
 
 
+LOG, TABLE = [], {}
+
+
+def logged(xs):
+    LOG.append(xs[0])
+    return xs[0]
+
+
+def logged_in_branch(xs):
+    if xs[0] > xs[1]:
+        LOG.append(1.0)
+    return xs[0]
+
+
+def tabled(xs):
+    TABLE["x"] = xs[0]
+    return xs[0]
+
+
+def tabled_in_branch(xs):
+    if xs[0] > xs[1]:
+        TABLE["x"] = 1.0
+    return xs[0]
+
+
+@pytest.mark.parametrize("function", [logged, logged_in_branch, tabled, tabled_in_branch])
+def test_relaxed_values_do_not_leak_into_what_belongs_to_others(function):
+    with pytest.raises(TypeError, match=r"softly\.relax: .*from outside of the program would keep"):
+        relax(function)(X)
+
+
 # Lengths and keys -------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from softly.algorithms.engine.arrays import Array, Categorical, Store, Undefined, number
-from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, Torn, birth, torn
+from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, Torn, birth, relaxed, torn
 from softly.algorithms.engine.frames import named_elsewhere
 from softly.algorithms.engine.journals import MISSING, WHOLE, Held, Journals, Mark, Names, mutable, put, read
 from softly.algorithms.engine.numbers import Answer, Number, is_whole
@@ -130,11 +130,8 @@ class Joining(Journals):
             value = value.original
         elif type(value) is tuple:
             value = self.released(value)
-        if key is WHOLE and id(container) in self.outside and torn(value) is not None:
-            raise self.error(
-                TypeError,
-                "a list from outside of the program is changed where that depends on a branch; return the list",
-            )
+        if id(container) in self.outside and ((key is WHOLE and torn(value) is not None) or relaxed(value)):
+            self.keep_inside(container)
         if key is WHOLE:
             self.remember(container)
             put(container, WHOLE, value)

@@ -185,6 +185,8 @@ class Methods:
         if name == "copy":
             return List(engine, value) if isinstance(value, list) else value.copy()
         if name in _MUTATORS:
+            if id(value) in engine.outside and relaxed(args):
+                engine.keep_inside(value)
             if name in ("pop", "insert", "rotate") and args:
                 args = (engine.hard_int(args[0], f"the position of {name}()"), *args[1:])
             if name in ("extend", "extendleft"):
@@ -239,6 +241,8 @@ class Methods:
         if name == "copy":
             return Dict(engine, intact(value)) if type(value) in (dict, Dict) else intact(value).copy()
         if name in _MUTATORS:
+            if id(value) in engine.outside and (relaxed(args) or relaxed(kwargs)):
+                engine.keep_inside(value)
             engine.remember(value)
         counting = isinstance(value, Counter) and name in ("most_common", "elements", "total", "subtract")
         if counting and relaxed(dict(value)):

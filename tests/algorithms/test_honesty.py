@@ -358,7 +358,15 @@ def tabled_in_branch(xs):
     return xs[0]
 
 
-@pytest.mark.parametrize("function", [logged, logged_in_branch, tabled, tabled_in_branch])
+ACCOUNT = Account(1.0)
+
+
+def booked(xs):
+    ACCOUNT.amount = xs[0]
+    return xs[0]
+
+
+@pytest.mark.parametrize("function", [logged, logged_in_branch, tabled, tabled_in_branch, booked])
 def test_relaxed_values_do_not_leak_into_what_belongs_to_others(function):
     with pytest.raises(TypeError, match=r"softly\.relax: .*from outside of the program would keep"):
         relax(function)(X)

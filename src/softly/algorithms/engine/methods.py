@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter, deque
 from types import FunctionType, ModuleType
@@ -103,6 +104,8 @@ class Methods:
         own: Any = type(value).__setattr__
         if not has_attributes(value) or own is not object.__setattr__ or hasattr(found, "__set__"):
             raise engine.error(TypeError, f"the attribute {name!r} of a {type(value).__name__} can't be written here")
+        if id(vars(value)) not in engine.births and not dataclasses.is_dataclass(value) and relaxed(new):
+            engine.keep_inside(value)
         engine.write(vars(value), name, new)
 
     # Methods -----------------------------------------------------------------------------------------------------

@@ -108,6 +108,7 @@ class RelaxedFunction:
                 if x > 0:  # if: joins y
                     y = 1
                 return y
+            # may be relaxed: x, y
         """
         return Program.of_function(self._lowered, self.settings)
 

@@ -1,4 +1,4 @@
-"""The functions of PyPI's `algorithms` with numeric arguments, and arguments for them: code that nobody wrote for softly.
+"""The functions of PyPI's `algorithms` with numeric arguments, and arguments for them.
 
 Left out are functions of text, trees, lists of nodes and named vertices, those that draw random numbers, and those
 whose plain version takes no such numbers. Sizes stay Python's ints where real numbers come along with them. An argument

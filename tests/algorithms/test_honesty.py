@@ -1,6 +1,7 @@
 """Programs that once gave a wrong value without an error: each is right now, or refused by softly's own words."""
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -330,6 +331,45 @@ def test_what_can_not_be_written_in_a_branch_says_so():
         return b[0]
 
     refused(into_bytes, "a bytearray can't be written to", x=X[:2])
+
+
+LOG, TABLE = [], {}
+
+
+def logged(xs):
+    LOG.append(xs[0])
+    return xs[0]
+
+
+def logged_in_branch(xs):
+    if xs[0] > xs[1]:
+        LOG.append(1.0)
+    return xs[0]
+
+
+def tabled(xs):
+    TABLE["x"] = xs[0]
+    return xs[0]
+
+
+def tabled_in_branch(xs):
+    if xs[0] > xs[1]:
+        TABLE["x"] = 1.0
+    return xs[0]
+
+
+ACCOUNT = Account(1.0)
+
+
+def booked(xs):
+    ACCOUNT.amount = xs[0]
+    return xs[0]
+
+
+@pytest.mark.parametrize("function", [logged, logged_in_branch, tabled, tabled_in_branch, booked])
+def test_relaxed_values_do_not_leak_into_what_belongs_to_others(function):
+    with pytest.raises(TypeError, match=r"softly\.relax: .*from outside of the program would keep"):
+        relax(function)(X)
 
 
 # Lengths and keys -------------------------------------------------------------------------------------------------
@@ -775,6 +815,74 @@ def test_straight_through():
     assert torch.equal(value.detach(), pickled.hard(X[:, 0]))
     expected = torch.autograd.grad(pickled(x).sum(), x)
     torch.testing.assert_close(torch.autograd.grad(value.sum(), x), expected)
+
+
+# Tapes ------------------------------------------------------------------------------------------------------------
+
+SCALE = 1.0
+
+
+def scaled(x):
+    return SCALE * x if x > 0 else 0.0
+
+
+def asked(x):
+    return [1.0 if any(v > 0 for v in x) else 0.0, 1.0 if all(v > 0 for v in x) else 0.0, (x > 0).any(), (x > 0).all()]
+
+
+def halved(x):
+    while x > 1:
+        x = x / 2
+    return x
+
+
+def test_tapes(monkeypatch):
+    x = X[:, 0]
+    exact = {"tolerance": 0.0, "steepness": 3.0}
+    tape = softly.relax(scaled, **exact).tape()
+    for value in (1.0, 2.0, 7.0):
+        monkeypatch.setitem(scaled.__globals__, "SCALE", value)
+        torch.testing.assert_close(tape(x), softly.relax(scaled, **exact)(x))
+    torch.testing.assert_close(torch.vmap(lambda y: tape(y[None]))(x)[:, 0], tape(x))
+    torch.testing.assert_close(torch.func.jacrev(tape)(x), torch.func.jacfwd(tape)(x))
+    assert tape(torch.empty(3, device="meta")).shape == (3,)
+    for function, argument in ((asked, X), (halved, x)):
+        relaxed = softly.relax(function, max_iterations=5, **exact)
+        with pytest.warns(UserWarning, match="cut off") if function is halved else contextlib.nullcontext():
+            expected = relaxed(argument)
+        torch.testing.assert_close(relaxed.tape()(argument), expected)
+
+
+# Diagnosis --------------------------------------------------------------------------------------------------------
+
+
+def counting(x):
+    n = 0
+    while x > n:
+        n += 1
+    if x < -100:
+        n = -1
+    return n
+
+
+def test_a_trace_says_where_probability_and_gradients_go():
+    x = torch.tensor([0.5, 2.5], dtype=torch.float64)
+    trace = softly.relax(counting, steepness=4.0).trace(x)
+    head, start, loop, count, test, unlikely, last = trace.lines
+    p = torch.sigmoid(4 * (x[:, None] - torch.arange(40)))
+    rounds = p.cumprod(1).sum(1).mean()
+    assert (start.visits, last.visits, head.visits) == (1.0, 1.0, 0.0)
+    assert count.visits == pytest.approx(float(rounds), abs=1e-4)
+    assert loop.visits == pytest.approx(float(rounds) + 1, abs=1e-4)
+    assert test.flat
+    assert not loop.flat
+    assert unlikely.visits < 1e-100
+    assert trace.iterations[loop.line] == 5
+    assert trace.gap > 0
+    assert trace.suggested is not None
+    assert softly.relax(counting, steepness=trace.suggested).trace(x).gap <= 0.05 * 2
+    assert "flat" in str(trace)
+    assert trace.svg().count("<text") == 7
 
 
 # Compilation, in processes of their own ---------------------------------------------------------------------------

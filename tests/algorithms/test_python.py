@@ -250,6 +250,8 @@ def test_program_prints_what_was_understood():
     assert "while swapped:" in text
     assert "# if: joins swapped, swaps, array[i + 1], array[i]" in text
     assert "# for: unrolled" in text
+    assert text.endswith("# may be relaxed: array, i, n, swapped, swaps")
+    assert library.dynamic_time_warping.program.relaxed == ("a", "b", "before", "d")
 
 
 @pytest.mark.parametrize(

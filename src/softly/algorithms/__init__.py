@@ -36,6 +36,7 @@ from softly.algorithms.language.statements import (
 from softly.algorithms.python.foreign import per_example
 from softly.algorithms.python.function import RelaxedFunction, relax, steepness, unmerged
 from softly.algorithms.python.program import Program
+from softly.algorithms.python.trace import Trace, TraceLine
 from softly.algorithms.tape.tape import Tape
 
 __all__ = [
@@ -64,6 +65,8 @@ __all__ = [
     "Program",
     "RelaxedFunction",
     "Tape",
+    "Trace",
+    "TraceLine",
     "Var",
     "VarInt",
     "While",

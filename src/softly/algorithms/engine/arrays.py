@@ -200,10 +200,11 @@ class Array:
         return position
 
     def __getitem__(self, key: Any) -> Any:
-        key = tuple([raw(k) for k in key]) if isinstance(key, tuple) else (raw(key),)
+        key = key if type(key) is tuple else (key,)
         position = self._cell(key)
         if position is not None:
             return self.engine.entry(self.store.unbound()[position])
+        key = tuple([raw(k) for k in key])
         if self.whole and len(key) == 1 and type(key[0]) is int and len(self.store.shape) > 1:
             n = self.store.shape[0]
             if not -n <= key[0] < n:
@@ -227,11 +228,12 @@ class Array:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         write, store = self.engine.write, self.store
-        key = tuple([raw(k) for k in key]) if isinstance(key, tuple) else (raw(key),)
+        key = key if type(key) is tuple else (key,)
         position = self._cell(key)
         if position is not None:
-            write(store, position, self.engine.cell(value))
+            write(store, position, value.tensor if type(value) is Number else self.engine.cell(value))
             return
+        key = tuple([raw(k) for k in key])
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
             mixed = self.engine.spread(part.tensor(), weights, value)

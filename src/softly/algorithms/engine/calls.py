@@ -275,11 +275,11 @@ class Calls:
 
     def all_any(self, name: str, answers: Array, dim: int | None = None) -> Any:
         engine = self.engine
-        tensor, tnorm = answers.tensor(), engine.comparators.tnorm
-        reduce = tnorm.all if name == "all" else tnorm.any
+        tensor = answers.tensor()
+        reduce = engine.comparators.every if name == "all" else engine.comparators.some
         if dim is None:
-            return Answer(engine, reduce(tensor.flatten(1), 1))
-        return engine.wrap(reduce(tensor, dim + 1 if dim >= 0 else dim))
+            return Answer(engine, reduce(tensor.flatten(1)))
+        return engine.wrap(reduce(tensor.movedim(dim + 1 if dim >= 0 else dim, 1)))
 
     def _math(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         engine, name = self.engine, function.__name__

@@ -5,6 +5,7 @@ Operands are numbers or tensors that broadcast; an answer about two numbers is a
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,12 +39,14 @@ class Comparators:
         tnorm: The "and" and "or" of probabilities.
         hard: Answer exactly, by 0 and 1.
         guarded: Expect infinities, which take care in differences and in products with 0.
+        static: Whether what is done is recorded or compiled, in plain operations.
     """
 
     distribution: Distribution
     tnorm: TNorm
     hard: bool = False
     guarded: bool = False
+    static: bool = False
 
     def compare(self, symbol: str, a: Any, b: Any, steepness: float | Tensor) -> Any:
         """The probability of ``a symbol b``, or a bool where both are numbers."""
@@ -93,18 +96,35 @@ class Comparators:
 
     def all(self, answers: Sequence[Any]) -> Any:
         """``and`` over any number of answers."""
-        return self._over(answers, True, self.tnorm.all)
+        return self._over(answers, True, self.tnorm.all, self.tnorm.tnorm)
 
     def any(self, answers: Sequence[Any]) -> Any:
         """``or`` over any number of answers."""
-        return self._over(answers, False, self.tnorm.any)
+        return self._over(answers, False, self.tnorm.any, self.tnorm.tconorm)
 
-    @staticmethod
-    def _over(answers: Sequence[Any], neutral: bool, reduce: Callable[[Tensor, int], Tensor]) -> Any:
+    def every(self, answers: Tensor) -> Tensor:
+        """``and`` over the second dimension."""
+        return self.all(answers.unbind(1)) if self.static else self.tnorm.all(answers, 1)
+
+    def some(self, answers: Tensor) -> Tensor:
+        """``or`` over the second dimension."""
+        return self.any(answers.unbind(1)) if self.static else self.tnorm.any(answers, 1)
+
+    def _over(
+        self,
+        answers: Sequence[Any],
+        neutral: bool,
+        reduce: Callable[[Tensor, int], Tensor],
+        pair: Callable[[Tensor, Tensor], Tensor],
+    ) -> Any:
         tensors = [a for a in answers if isinstance(a, Tensor)]
         if any(bool(a) is not neutral for a in answers if not isinstance(a, Tensor)):
             return not neutral
-        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), 0) if tensors else neutral
+        if not tensors:
+            return neutral
+        if self.static:
+            return functools.reduce(pair, tensors)
+        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), 0)
 
     def largest(self, values: Tensor, steepness: float | Tensor) -> Tensor:
         """The weights of the largest along the last dimension, of the smallest for a negative steepness.
@@ -144,6 +164,8 @@ class Comparators:
             return torch.where(p > 0.5, *_promoted(a, b, p))
         if self.guarded:
             a, b = _promoted(a, b, p)
+            if self.static:
+                return p * torch.where(p == 0, 0.0, a) + (1.0 - p) * torch.where(p == 1, 0.0, b)
             endless_a, endless_b = a.isinf(), b.isinf()
             mean = p * torch.where((p == 0) | endless_a, 0.0, a) + (1.0 - p) * torch.where((p == 1) | endless_b, 0.0, b)
             # What is infinite has no slope.

@@ -168,7 +168,9 @@ class Loop(Region):
         if not engine.static and tolerance > 0:
             # Each example goes on or ends by itself, as it would without the others.
             if self.mass is not None:
-                going = torch.where(condition < 1.0 - tolerance, going, self.mass)
+                # With a gradient an operation costs more than to see that it isn't needed.
+                if not condition.requires_grad or engine.range(condition)[0] >= 1.0 - tolerance:
+                    going = torch.where(condition < 1.0 - tolerance, going, self.mass)
             elif most >= 1.0 - tolerance:
                 going = torch.where(going < 1.0 - tolerance, going, 1.0)
             if least <= tolerance:

@@ -23,7 +23,7 @@ from softly.algorithms.engine.protocol import Run
 
 
 def _entries(rt: Run, args: tuple[Any, ...]) -> list[Any]:
-    return list(rt.iterate(args[0])) if len(args) == 1 else list(args)
+    return rt.entries(args[0]) if len(args) == 1 else list(args)
 
 
 def _extreme(sign: int) -> Callable[..., Any]:
@@ -38,13 +38,15 @@ def _extreme(sign: int) -> Callable[..., Any]:
         if len(values) == 1:
             return values[0]
         keys = values if key is None else [rt.call(key, v) for v in values]
+        steepness = rt.steepness if sign > 0 else rt.downhill
+        if key is None and all(type(k) is Number and not k.whole for k in keys):
+            return Number(rt, rt.comparators.extreme([k.tensor for k in keys], sign, steepness))
         if not relaxed(keys):
             return plain(zip(keys, range(len(keys)), values, strict=True), key=lambda t: t[0])[2]
         if any(isinstance(k, (Array, Choice)) for k in keys):
             raise rt.error(TypeError, f"{plain.__name__}() compares numbers, not arrays")
         if any(isinstance(k, (tuple, list)) for k in keys):
             return _by_comparison(rt, values, keys, sign)
-        steepness = rt.steepness if sign > 0 else rt.downhill
         tensors = [number(k) for k in keys]
         for t in tensors:
             if type(t) is float:
@@ -143,7 +145,7 @@ def _sorted_sequences(rt: Run, entries: list[Any], keys: list[Any], reverse: boo
 def _sum(rt: Run, values: Any, start: Any = 0) -> Any:
     if isinstance(values, Array) and values.ndim == 1:
         return rt.number(values.tensor().sum(1)) + start
-    for value in rt.iterate(values):
+    for value in rt.entries(values):
         start = start + value
     return start
 
@@ -201,11 +203,11 @@ def _len(rt: Run, value: Any) -> Any:
 
 
 def _list(rt: Run, values: Any = ()) -> Any:
-    return rt.made_list(rt.iterate(values))
+    return rt.made_list(rt.entries(values))
 
 
 def _tuple(rt: Run, values: Any = ()) -> Any:
-    return tuple(rt.iterate(values))
+    return tuple(rt.entries(values))
 
 
 def _dict(rt: Run, *args: Any, **kwargs: Any) -> Any:

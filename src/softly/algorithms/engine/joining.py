@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from softly.algorithms.engine.arrays import Array, Categorical, Store, Undefined, number
-from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, Torn, birth, torn
+from softly.algorithms.engine.containers import Choice, Dict, List, Maybe, Torn, birth, relaxed, torn
 from softly.algorithms.engine.frames import named_elsewhere
 from softly.algorithms.engine.journals import MISSING, WHOLE, Held, Journals, Mark, Names, mutable, put, read
 from softly.algorithms.engine.numbers import Answer, Number, is_whole
@@ -126,12 +126,12 @@ class Joining(Journals):
         if type(container) is Store:
             self.write(container, key, value)
             return
-        value = self.released(value)
-        if id(container) in self.outside and key is WHOLE and torn(value) is not None:
-            raise self.error(
-                TypeError,
-                "a list from outside of the program is changed where that depends on a branch; return the list",
-            )
+        if type(value) is Held:
+            value = value.original
+        elif type(value) is tuple:
+            value = self.released(value)
+        if id(container) in self.outside and ((key is WHOLE and torn(value) is not None) or relaxed(value)):
+            self.keep_inside(container)
         if key is WHOLE:
             self.remember(container)
             put(container, WHOLE, value)
@@ -342,7 +342,7 @@ class Joining(Journals):
         first = values[0]
         kinds = set(map(type, values))
         if kinds == {Number} or kinds == {Tensor}:
-            if all([v is first for v in values]):
+            if all(v is first for v in values):
                 return first
             if kinds == {Tensor}:
                 return blend.combine(values)

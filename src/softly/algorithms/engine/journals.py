@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from softly.algorithms.engine.arrays import Array, Store
-from softly.algorithms.engine.containers import SEQUENCES, Choice, Dict, List
+from softly.algorithms.engine.containers import SEQUENCES, Choice, Dict, List, relaxed
 from softly.algorithms.engine.numbers import Number, raw
 from softly.algorithms.engine.values import Values
 
@@ -33,7 +33,10 @@ class Journal(dict[Any, Any]):
 
     def undo(self) -> None:
         for container, key, old in self.values():
-            put(container, key, old)
+            if type(container) is Store:
+                container[key] = old
+            else:
+                put(container, key, old)
 
 
 def read(container: Any, key: Any) -> Any:
@@ -82,7 +85,17 @@ class Journals(Values):
             journal, k = self.journals[-1], (id(container), key)
             if k not in journal and (id(container), WHOLE) not in journal:
                 journal[k] = (container, key, read(container, key))
+        if self.outside and id(container) in self.outside and relaxed(value):
+            self.keep_inside(container)
         container[key] = raw(value) if type(container) is Store and type(value) is not Tensor else value
+
+    def keep_inside(self, container: Any) -> None:
+        """Refuse to leave relaxed values, or what depends on a branch, in a collection that belongs to others."""
+        raise self.error(
+            TypeError,
+            f"a {type(container).__name__} from outside of the program would keep what depends on relaxed values; "
+            "make it in the program, and return it",
+        )
 
     def remember(self, container: Any) -> None:
         """Note the content of a list, dict or set that is about to change its length."""
@@ -101,11 +114,14 @@ class Journals(Values):
         """What stands now where something was written."""
         if len(journals) == 1 and not journals[0]:
             return {}
-        return {
-            k: (container, key, self.held(read(container, key)))
-            for journal in journals
-            for k, (container, key, _) in journal.items()
-        }
+        written = {}
+        for journal in journals:
+            for k, (container, key, _) in journal.items():
+                if type(container) is Store:
+                    written[k] = (container, key, (container.cells or container.unbound())[key])
+                else:
+                    written[k] = (container, key, self.held(read(container, key)))
+        return written
 
     def held(self, value: Any) -> Any:
         kind = type(value)

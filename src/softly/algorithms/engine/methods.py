@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter, deque
 from types import FunctionType, ModuleType
@@ -103,6 +104,8 @@ class Methods:
         own: Any = type(value).__setattr__
         if not has_attributes(value) or own is not object.__setattr__ or hasattr(found, "__set__"):
             raise engine.error(TypeError, f"the attribute {name!r} of a {type(value).__name__} can't be written here")
+        if id(vars(value)) not in engine.births and not dataclasses.is_dataclass(value) and relaxed(new):
+            engine.keep_inside(value)
         engine.write(vars(value), name, new)
 
     # Methods -----------------------------------------------------------------------------------------------------
@@ -185,6 +188,8 @@ class Methods:
         if name == "copy":
             return List(engine, value) if isinstance(value, list) else value.copy()
         if name in _MUTATORS:
+            if id(value) in engine.outside and relaxed(args):
+                engine.keep_inside(value)
             if name in ("pop", "insert", "rotate") and args:
                 args = (engine.hard_int(args[0], f"the position of {name}()"), *args[1:])
             if name in ("extend", "extendleft"):
@@ -239,6 +244,8 @@ class Methods:
         if name == "copy":
             return Dict(engine, intact(value)) if type(value) in (dict, Dict) else intact(value).copy()
         if name in _MUTATORS:
+            if id(value) in engine.outside and (relaxed(args) or relaxed(kwargs)):
+                engine.keep_inside(value)
             engine.remember(value)
         counting = isinstance(value, Counter) and name in ("most_common", "elements", "total", "subtract")
         if counting and relaxed(dict(value)):

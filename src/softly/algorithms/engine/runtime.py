@@ -13,7 +13,7 @@ from torch import Tensor
 
 from softly.algorithms.engine.arrays import RELAXED, Array, Categorical, Undefined, number
 from softly.algorithms.engine.calls import Calls
-from softly.algorithms.engine.containers import Choice, List, Maybe, intact, relaxed
+from softly.algorithms.engine.containers import Choice, List, Maybe, Torn, intact, relaxed
 from softly.algorithms.engine.control import Aside, Engine
 from softly.algorithms.engine.journals import Names, mutable
 from softly.algorithms.engine.methods import Methods
@@ -50,7 +50,6 @@ class Runtime(Engine):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.plain: torch.dtype | None = self.dtype  # of the tensors that are numbers without more ado
         self.calls = Calls(self)
         self.methods = Methods(self)
 
@@ -265,10 +264,17 @@ class Runtime(Engine):
                     cell = (store.cells or store.unbound())[key]
                 except IndexError:
                     return collection[key]  # which says where
-                if type(cell) is Tensor and cell.dtype is self.plain:
+                if not self.typed:
+                    return cell
+                if type(cell) is Tensor and cell.dtype is self.dtype:
                     return Number(self, cell)
                 return self.number(cell) if isinstance(cell, Tensor) else cell
             return collection[key]
+        if kind is List and type(key) is int and -len(collection) <= key < len(collection):
+            found = list.__getitem__(collection, key)
+            if type(found) is Torn:
+                found.fail()
+            return found
         if kind is Choice:
             return self.each(collection, lambda option: self.getitem(option, key))
         if isinstance(collection, dict):
@@ -276,8 +282,6 @@ class Runtime(Engine):
         if isinstance(collection, (Number, Tensor)):
             raise self.error(TypeError, "a number can't be indexed")
         entries: Any = intact(collection)
-        if kind is List and type(key) is int and -len(collection) <= key < len(collection):
-            return list.__getitem__(collection, key)
         if isinstance(collection, (list, tuple, deque, range)):
             if isinstance(key, (Tensor, Number, Categorical)):
                 return self._read_relaxed(collection, key)
@@ -347,8 +351,8 @@ class Runtime(Engine):
         kind = type(collection)
         if kind is Array:
             fits = type(key) is int and collection.flat and 0 <= key < collection.store.shape[0]
-            if fits and type(value) is Number:
-                self.write(collection.store, key, value.tensor)
+            if fits and (type(value) is Number or type(value) is Tensor):
+                self.write(collection.store, key, value.tensor if type(value) is Number else value)
             else:
                 collection[key] = value
         elif kind is Choice:
@@ -411,6 +415,12 @@ class Runtime(Engine):
         if self.calls.lowerable(own):
             return self.iterate(self.call(own, iterable))
         return iterable
+
+    def entries(self, iterable: Any) -> list[Any]:
+        """All that a loop would see, at once."""
+        if type(iterable) is List or type(iterable) is list:
+            return list(intact(iterable))
+        return list(self.iterate(iterable))
 
     def _live(self, entries: list[Any]) -> Iterator[Any]:
         i = 0

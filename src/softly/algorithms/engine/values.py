@@ -45,7 +45,7 @@ class Values(Run):
         self.serial = 0  # grows with every region that begins
         self.describing = False  # whether relaxed numbers may be shown, as the message of an exception does
         self.anchor: Tensor | None = None  # a condition that was skipped, through which a gradient of 0 flows
-        self.outside: dict[int, Any] = {}  # lists that belong to others
+        self.outside: dict[int, Any] = {}  # lists and dicts that belong to others
         self.inputs: Mapping[int, Tensor] = {}  # tensors from outside, as a compiler has them
         self.rounding = Rounding(self)
         self.careful = Arithmetic(self, self.rounding)
@@ -55,7 +55,7 @@ class Values(Run):
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings
-        self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded)
+        self.comparators = Comparators(settings.distribution, settings.tnorm, settings.hard, self.guarded, self.static)
         self.steepen(settings.steepness)
 
     def guard(self) -> None:
@@ -90,6 +90,8 @@ class Values(Run):
 
     def entry(self, cell: Any) -> Any:
         """A cell of an array as a number of the program."""
+        if type(cell) is Tensor and cell.dtype is self.dtype and self.typed:
+            return Number(self, cell)
         return self.number(cell) if isinstance(cell, Tensor) else cell
 
     def made_list(self, entries: Any) -> List:
@@ -197,7 +199,7 @@ class Values(Run):
             if self.static:
                 value = self.inputs[id(value)] if id(value) in self.inputs else dynamo.known(value)
             return self.array(value) if value.ndim else self.number(value)
-        if kind is list or kind is collections.deque:
+        if kind is list or kind is dict or isinstance(value, (collections.deque, dict)):
             self.outside[id(value)] = value
             return value
         if isinstance(value, np.generic):

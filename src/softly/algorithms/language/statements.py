@@ -402,7 +402,7 @@ class Algorithm(torch.nn.Module):
         first = _inputs.floating(inputs[0], "softly.algorithms.Algorithm", "the first input")
         guarded = not static and any(bool(torch.isinf(x.detach()).any()) for x in inputs)
         engine = Runtime(self.settings, first.shape[0], first.dtype, first.device, static, guarded)
-        engine.typed, engine.plain = False, None  # its functions are written for tensors
+        engine.typed = False  # its functions are written for tensors
         state = State(engine)
         for declared, value in zip(self.inputs, inputs, strict=True):
             if value.ndim < 1 or value.shape[0] != first.shape[0]:
@@ -417,7 +417,7 @@ class Algorithm(torch.nn.Module):
         def body() -> None:
             run_all(self.statements, state)
 
-        engine.invoke(body, "Algorithm")
+        engine.invoke(body, "Algorithm", True)
         results = tuple(engine.column(v) if not isinstance(v, Array) else v.tensor() for v in self._results(state))
         return results[0] if len(results) == 1 else results
 

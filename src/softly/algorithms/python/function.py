@@ -11,6 +11,7 @@ import math
 import pickle
 import sys
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,6 +32,7 @@ from softly.algorithms.engine.runtime import Runtime
 from softly.algorithms.engine.settings import Settings, make_settings
 from softly.algorithms.python.lowering import Lowered, lower
 from softly.algorithms.python.program import Program
+from softly.algorithms.python.trace import Trace, Tracer, traced
 from softly.algorithms.tape.tape import Tape
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
@@ -106,6 +108,7 @@ class RelaxedFunction:
                 if x > 0:  # if: joins y
                     y = 1
                 return y
+            # may be relaxed: x, y
         """
         return Program.of_function(self._lowered, self.settings)
 
@@ -250,6 +253,51 @@ class RelaxedFunction:
             tensor([1.8808, 3.0000])
         """
         return Tape(self)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Trace:
+        """What the function does with a batch, line by line: where its probability goes, where gradients vanish.
+
+        Example:
+            >>> @softly.relax(steepness=2.0)
+            ... def larger(a, b):
+            ...     return a if a > b else b
+            >>> larger.trace(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 0.0])).suggested
+            2.0
+        """
+        batch = Batch(self, args, kwargs)
+        engine = Tracer(self.settings, batch.size, batch.dtype, batch.device, False, True)
+        engine.running[self.function] = self.settings
+        positional, named = batch.enter(engine)
+        code, lowered = self._lowered.original.__code__, self._lowered
+        with torch.no_grad():
+            run = functools.partial(self._invoke, engine, positional, named)
+            lines = traced(engine, code.co_filename, lowered.source, lowered.first_line, run)
+            steepness = float(self.settings.steepness)
+            gap, _ = self._gap(batch, self.settings)
+            ladder = (self.settings.steepness * 2.0**k for k in range(-4, 12))
+            good = (s for s in ladder if self._close(batch, dataclasses.replace(self.settings, steepness=s)))
+            suggested = next(good, None)
+        return Trace(lines, engine.rounds, gap, steepness, None if suggested is None else float(suggested))
+
+    def _gap(self, batch: Batch, settings: Settings) -> tuple[float, float]:
+        """How far relaxed results are from hard ones on average, and how large these are."""
+        soft, _ = self._attempt(batch, settings, False, True, None)
+        hard, _ = self._attempt(batch, dataclasses.replace(settings, hard=True), False, True, None)
+        pairs = [
+            (a, b)
+            for a, b in zip(_pytree.tree_leaves(soft), _pytree.tree_leaves(hard), strict=True)
+            if isinstance(a, Tensor) and bool(b.isfinite().all())
+        ]
+        if not pairs:
+            return 0.0, 0.0
+        gaps, sizes = [(a - b).abs().mean() for a, b in pairs], [b.abs().mean() for _, b in pairs]
+        return float(torch.stack(gaps).mean()), float(torch.stack(sizes).mean())
+
+    def _close(self, batch: Batch, settings: Settings) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gap, size = self._gap(batch, settings)
+        return gap <= 0.05 * size
 
     def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
         return Batch(self, args, kwargs)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from softly.algorithms.python.inference import may_be_relaxed
 from softly.algorithms.python.rewriting import (
     Lowering,
     Note,
@@ -52,6 +53,7 @@ class Lowered:
     notes: tuple[Note, ...]
     infinite: bool
     straight: bool  # whether it returns only at its end
+    relaxed: tuple[str, ...]  # variables that may be
     original: types.FunctionType
     outside: tuple[str, ...]
 
@@ -159,6 +161,7 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     lowering = Lowering(filename, {*parameters, *names}, variables)
     body = without_docstring(definition.body)
     undefined = undefined_names(names, parameters)
+    relaxed = may_be_relaxed(parameters, body)
     endless = any(infinite(node) for statement in body for node in ast.walk(statement))
     lowered = [ast.copy_location(u, definition) for u in undefined] + lowering.block(body)
     bare = bare_arguments(arguments, first=["_rt"])
@@ -172,6 +175,10 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         ast.FunctionDef("_outer", outer_arguments, [inner, ast.Return(name_node("_relaxed"))], []), definition
     )
     module = ast.fix_missing_locations(ast.Module([outer], []))
+    for node in ast.walk(module):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            # What is made of a statement of several lines is where that begins.
+            node.end_lineno, node.end_col_offset = node.lineno, node.col_offset
     outer_code = next(c for c in compile(module, filename, "exec").co_consts if isinstance(c, types.CodeType))
     inner_code = next(c for c in outer_code.co_consts if isinstance(c, types.CodeType) and c.co_name == "_relaxed")
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -185,5 +192,13 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
     made.__kwdefaults__ = function.__kwdefaults__
     notes = tuple(sorted(dict.fromkeys(lowering.notes), key=lambda note: note.line))
     return Lowered(
-        made, source, first_line, notes, endless, returns_at_end(body), function, tuple(sorted(lowering.outside))
+        made,
+        source,
+        first_line,
+        notes,
+        endless,
+        returns_at_end(body),
+        relaxed,
+        function,
+        tuple(sorted(lowering.outside)),
     )

@@ -19,6 +19,7 @@ class Program:
         source: The function's own lines.
         first_line: The number of the first of them in its file.
         notes: What was understood, by line.
+        relaxed: The variables that may be relaxed, if all arguments are.
 
     Example:
         >>> @softly.relax(steepness=8.0)
@@ -35,13 +36,14 @@ class Program:
     first_line: int
     notes: tuple[Note, ...]
     heading: str
+    relaxed: tuple[str, ...] = ()
 
     @staticmethod
     def of_function(lowered: Lowered, settings: Settings) -> Program:
         """The program of a lowered function."""
         kind = "hard" if settings.hard else f"steepness {settings.steepness}"
         heading = f"# {settings.distribution}, {settings.tnorm}, {kind}"
-        return Program(lowered.source, lowered.first_line, lowered.notes, heading)
+        return Program(lowered.source, lowered.first_line, lowered.notes, heading, lowered.relaxed)
 
     def __str__(self) -> str:
         lines = self.source.rstrip().splitlines()
@@ -53,4 +55,6 @@ class Program:
         for i, line in enumerate(lines):
             remark = "; ".join(by_line.get(self.first_line + i, []))
             shown.append(f"{line:<{width}}  # {remark}" if remark else line)
+        if self.relaxed:
+            shown.append(f"# may be relaxed: {', '.join(self.relaxed)}")
         return "\n".join(shown)

@@ -176,6 +176,27 @@ def _where(r: Recorder, condition: Any, x: Any, y: Any) -> np.ndarray:
     return r.each("select", r.slots(x), r.slots(y), r.slots(condition))
 
 
+@_rule("nan_to_num")
+def _nan_to_num(r: Recorder, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> np.ndarray:
+    if nan == nan or posinf is None or neginf is None:
+        raise RecordingError("NaN can't be replaced")
+    slots = r.slots(x)
+    for bound, large in ((float("inf"), posinf), (float("-inf"), neginf)):
+        endless = r.each("equal", slots, np.array(r.constant(bound)))
+        slots = r.each("select", np.array(r.constant(large)), slots, endless)
+    return slots
+
+
+@_rule("bitwise_and", "logical_and")
+def _and(r: Recorder, x: Any, y: Any) -> np.ndarray:
+    return r.each("mul", r.slots(x), r.slots(y))
+
+
+@_rule("bitwise_or", "logical_or")
+def _or(r: Recorder, x: Any, y: Any) -> np.ndarray:
+    return r.each("maximum", r.slots(x), r.slots(y))
+
+
 @_rule("clamp")
 def _clamp(r: Recorder, x: Any, min: Any = None, max: Any = None) -> np.ndarray:
     # The derivative at the bounds is 1, as in torch, so that this is no minimum.

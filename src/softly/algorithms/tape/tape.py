@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from softly import native
+from softly.algorithms.engine import dynamo
 from softly.algorithms.tape.aten import RULES
 from softly.algorithms.tape.recorder import NUMBER, OPERATIONS, Recorder, RecordingError, evaluate
 
@@ -125,6 +126,11 @@ class _Recording:
         return _pytree.tree_unflatten(results, self.structure)
 
 
+def _identity(value: Any) -> Any:
+    """What tells a value from outside from what it was before."""
+    return (id(value), value._version) if isinstance(value, Tensor) else (type(value), value)
+
+
 class Tape:
     """A relaxed function that is recorded once and then runs as one native kernel; made by `RelaxedFunction.tape`.
 
@@ -144,14 +150,19 @@ class Tape:
             raise TypeError("softly.relax: a tape needs a steepness that is a number, not a tensor.")
         self.function = function
         self._recordings: dict[Any, _Recording] = {}
+        self._outside: tuple[Any, ...] | None = None
+        self._kept: list[Tensor] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the recorded program over a batch."""
         if torch.compiler.is_compiling():
             return self.function(*args, **kwargs)  # the compiler makes a straight line of it by itself
+        tensors = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if any(native.transformed(t) or t.is_meta for t in tensors):
+            return self.function(*args, **kwargs)  # which leaves nothing to data either
         batch = self.function._batch(args, kwargs)
         leaves: list[Tensor] = []
-        key: list[Any] = []
+        key: list[Any] = [_identity(value) for value in dynamo.watched(self._readers())]
         for leaf, batched in zip(batch.leaves, batch.batched, strict=True):
             if isinstance(leaf, Tensor):
                 if not leaf.dtype.is_floating_point:
@@ -169,8 +180,16 @@ class Tape:
         whole = (tuple(key), batch.structure, batch.dtype)
         if whole not in self._recordings:
             self._recordings[whole] = self._record(batch, leaves)
+            # What the key knows by its place in memory has to keep that place.
+            self._kept.extend(v for v in dynamo.watched(self._readers()) if isinstance(v, Tensor))
         rows = torch.cat([leaf.reshape(batch.size, -1) for leaf in leaves], 1).t()
         return self._recordings[whole](rows, batch.shape)
+
+    def _readers(self) -> tuple[Any, ...]:
+        """What reads what the program reads from outside: the numbers there are part of a recording."""
+        if self._outside is None:
+            self._outside = self.function._readers()
+        return self._outside
 
     def _record(self, batch: Any, leaves: list[Tensor]) -> _Recording:
         taken = {s for leaf in leaves for s in leaf.shape[1:]}

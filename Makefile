@@ -25,11 +25,11 @@ run: install  ## see every capability once: runs `softly tour`
 	@echo "== the tour"
 	@$(BIN)/softly tour
 
-test: lint types  ## lint, types, and the tests that take no longer than seconds
+test: system-packages lint types  ## lint, types, and the tests that take no longer than seconds
 	@echo "== tests"
 	@$(PYTEST) -m "not slow"
 
-test-all: lint types  ## the slow tests too
+test-all: system-packages lint types  ## the slow tests too
 	@echo "== all tests"
 	@$(PYTEST)
 

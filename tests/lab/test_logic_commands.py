@@ -3,13 +3,13 @@
 import csv
 import ctypes
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from judges import needs
 from sklearn import datasets
 from typer.testing import CliRunner
 
@@ -20,10 +20,6 @@ from softly_lab.data import files
 
 HOSTILE = ['a"b', "*/ int x; /*", "`define\n$finish", "[red]größe[/red]", "\x1b[31m; rm -rf", "'''", "%s {0} ${name}"]
 SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--learning-rate", "0.1", "--bits", "8")
-
-
-def needs(tool):
-    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}: scripts/debian-packages installs it")
 
 
 GCC, ICARUS = needs("gcc"), needs("iverilog")

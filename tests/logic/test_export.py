@@ -2,12 +2,12 @@
 
 import ctypes
 import re
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from judges import needs
 
 from softly.logic import Circuit
 from softly.logic.execution import Comparisons
@@ -19,11 +19,6 @@ HOSTILE = (
     "`define y\n$finish; \\\nendmodule",
     "größe ??/ ' %s {} \0\ud800",
 )
-
-
-def needs(*tools):
-    missing = [tool for tool in tools if shutil.which(tool) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}: scripts/debian-packages installs it")
 
 
 def random_circuit(num_inputs, widths, k, seed, gates=range(16), **arguments):

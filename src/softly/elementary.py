@@ -187,10 +187,16 @@ def round(
     _inputs.floating(x, name, "x")
     chosen = symmetric(distribution, name)
     steepness = _inputs.steepness(steepness, name)
-    y = minmax.single(x)
-    y = torch.where(y.isinf(), 0.0, y)
-    floor = torch.floor(y.detach())
-    start = chosen.cdf(-0.5 * steepness * torch.ones_like(y))
-    step = (chosen.cdf(steepness * (y - floor - 0.5)) - start) / (1.0 - 2.0 * start)
-    soft = torch.where(x.isinf(), minmax.single(x), floor + step)
+    soft = stairs(minmax.single(x), chosen, steepness)
     return minmax.finished(torch.round(x), soft, straight_through, x.dtype)
+
+
+def stairs(x: Tensor, distribution: Distribution, steepness: float | Tensor) -> Tensor:
+    """What `round` is, of any distribution whose support is more than a point; infinities stay."""
+    infinite = x.isinf()
+    y = torch.where(infinite, 0.0, x)
+    floor = torch.floor(y.detach())
+    half = 0.5 * steepness * torch.ones_like(y)
+    start = distribution.cdf(-half)
+    step = (distribution.cdf(steepness * (y - floor - 0.5)) - start) / (distribution.cdf(half) - start)
+    return torch.where(infinite, x, floor + step)

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from softly.algorithms.engine.numbers import Number
 from softly.algorithms.engine.protocol import Run
+from softly.elementary import stairs
 
 
 class Rounding:
     """Relaxed ``round``, ``floor``, ``ceil`` and ``trunc``, continuous and exact at whole numbers.
 
-    With f the fraction of x and F the CDF of the distribution: ``round`` rises by
-    ``(F(s (f - 1/2)) - F(-s/2)) / (F(s/2) - F(-s/2))`` and ``floor`` just below the next whole number, by
-    ``(F(s) - F(s (1 - f))) / (F(s) - F(0))``.
+    ``round`` is `softly.round`. With f the fraction of x and F the CDF of the distribution, ``floor`` rises just below
+    the next whole number, by ``(F(s) - F(s (1 - f))) / (F(s) - F(0))``.
     """
 
     def __init__(self, engine: Run) -> None:
@@ -48,12 +48,7 @@ class Rounding:
             return x
         if self.engine.settings.hard:
             return x.detach().round()
-        low = x.detach().floor()
-        half = 0.5 * self.engine.steepness
-        bottom = self._cdf(-half)
-        fraction = x - low
-        step = (self._cdf(self.engine.steepness * (fraction - 0.5)) - bottom) / (self._cdf(half) - bottom)
-        return torch.where(low.isfinite(), low + step, x)
+        return stairs(x, self.engine.settings.distribution, self.engine.steepness)
 
     def trunc_tensor(self, x: Tensor) -> Tensor:
         return torch.where(x.detach() >= 0, self.floor_tensor(x), -self.floor_tensor(-x))

@@ -335,18 +335,19 @@ def _order(x: Tensor) -> Tensor:
 def _sorter_rows(
     name: str, make: Callable[..., Any], hyper: dict[str, Any], other: dict[str, Any], **options: Any
 ) -> list[Row]:
-    """The four methods of a sorter."""
+    """The methods of a sorter."""
     limits = {
         "sort": lambda x: x.sort(-1).values,
         "permutation": _order,
         "rank": lambda x: x.argsort(-1).argsort(-1) + 1,
         "topk": lambda x: _order(x).flip(-2)[..., :2, :],
+        "topk_values": lambda x: x.topk(2, -1).values,
         "log_permutation": _order,
     }
 
     def function(method: str) -> Callable[..., Tensor]:
         def run(x: Tensor, *, dim: int = -1, **chosen: Any) -> Tensor:
-            arguments = (2,) if method == "topk" else ()
+            arguments = (2,) if method.startswith("topk") else ()
             result = getattr(make(**chosen), method)(x, *arguments, dim=dim)
             return result.exp() if method.startswith("log") else result
 
@@ -368,8 +369,8 @@ def _sorter_rows(
             {"steepness": 1e8},
             hyper=hyper,
             other=other,
-            takes_dim=method in ("sort", "rank"),
-            shortest=2 if method == "topk" else 1,
+            takes_dim=method in ("sort", "rank", "topk_values"),
+            shortest=2 if method.startswith("topk") else 1,
             native_op=native_ops.get(method) if codes else None,
             **options,
         )

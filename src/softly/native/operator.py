@@ -12,7 +12,7 @@ from softly.native import library
 from softly.native.borders import lifted, plain, tensors_in
 
 _FULL = (torch.float32, torch.float64)
-_registry = torch.library.Library("softly", "DEF")
+_operators = torch.library.Library("softly", "DEF")
 
 
 class Operator:
@@ -60,8 +60,8 @@ class Operator:
         self._op = self._register(name, forward, self._run, shape)
         if backward is not None:
             self._backward_op = self._register(f"{name}_backward", backward, self._run_backward, self._backward_shape)
-        _registry.impl(name, self._autograd, "Autograd", with_keyset=True)
-        _registry.impl(name, self._outputs_of_reference, "FuncTorchBatched")
+        _operators.impl(name, self._autograd, "Autograd", with_keyset=True)
+        _operators.impl(name, self._outputs_of_reference, "FuncTorchBatched")
 
     def __call__(self, *arguments: Any) -> Tensor:
         """The result, by the kernel or by the reference."""
@@ -98,9 +98,9 @@ class Operator:
     def _register(
         self, name: str, signature: Callable[..., Any], run: Callable[..., Any], shape: Callable[..., Any]
     ) -> Any:
-        _registry.define(name + torch.library.infer_schema(signature, mutates_args=()))
-        _registry.impl(name, run, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"softly::{name}", shape, lib=_registry)
+        _operators.define(name + torch.library.infer_schema(signature, mutates_args=()))
+        _operators.impl(name, run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"softly::{name}", shape, lib=_operators)
         return getattr(torch.ops.softly, name).default
 
     def _autograd(self, keyset: Any, *arguments: Any) -> Any:

@@ -170,11 +170,19 @@ def judge(name):
     except SlowError:
         return Verdict("slow")
     except Exception as error:
-        kind = "refused" if str(error).strip("'\"").startswith("softly.") else "raw"
+        kind = "refused" if refused(error) else "raw"
         return Verdict(kind, f"{type(error).__name__}: {error}".splitlines()[0])
     if not agrees(result, expected):
         return Verdict("wrong", f"{shown(result)} instead of {expected}"[:400])
     return Verdict("right", gradient=slope(function, given))
+
+
+def refused(error):
+    """Whether an error is softly's own, and not somebody else's that was only told where it happened."""
+    own = lambda e: str(e).strip("'\"").startswith("softly.")  # noqa: E731
+    cause = error.__cause__
+    reworded = cause is not None and not own(cause) and str(cause).rstrip(".") in str(error)
+    return own(error) and not reworded
 
 
 def shown(result):
@@ -228,5 +236,5 @@ def slope(function, given):
     except SlowError:
         return "slow"
     except Exception as error:
-        return "refused" if str(error).strip("'\"").startswith("softly.") else f"raw {type(error).__name__}: {error}"
+        return "refused" if refused(error) else f"raw {type(error).__name__}: {error}"
     return "right" if math.isclose(measured, found, rel_tol=1e-3, abs_tol=1e-4) else f"wrong: {found} for {measured}"

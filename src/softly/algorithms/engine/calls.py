@@ -300,6 +300,8 @@ class Calls:
         if substitute is None or kwargs:
             raise engine.error(TypeError, f"math.{name} of a relaxed value; torch has no such function")
         values = [number(a) if isinstance(a, RELAXED) else engine.constant(a) for a in args]
+        if name in ("gcd", "lcm") and any(isinstance(v, Tensor) and v.is_floating_point() for v in values):
+            raise self.refusal(function)
         if name in _PARTIAL and isinstance(values[0], Tensor):
             values[0] = engine.safe(values[0], _PARTIAL[name])
         return engine.elementwise(substitute, *values)

@@ -166,3 +166,16 @@ def test_straight_through(sorter):
         assert ((matrix == 0) | (matrix == 1)).all()
         torch.testing.assert_close((matrix @ ROWS[:1].unsqueeze(-1)).squeeze(-1), ROWS[:1].sort(-1).values)
         torch.testing.assert_close(through.topk(x, 2), through.permutation(x).flip(-2)[..., :2, :])
+
+
+@sorters
+def test_lengths_that_cannot_be_are_refused_or_nan(sorter):
+    lengths = torch.tensor([6, 7, -1, 0, 2])
+    with pytest.raises(ValueError, match=r"lengths must be in \[0, 6\], got -1 to 7"):
+        sorter.sort(ROWS, lengths=lengths)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, n: sorter.sort(x, lengths=n), fullgraph=True, backend="eager")
+    result = compiled(ROWS, lengths)
+    assert result[1:3].isnan().any(-1).all()
+    kept = torch.tensor([0, 3, 4])
+    torch.testing.assert_close(result[kept], sorter.sort(ROWS[kept], lengths=lengths[kept]), atol=1e-9, rtol=1e-9)

@@ -415,7 +415,11 @@ class Sorter(Steep):
                 raise ValueError(
                     f"{name}: lengths must be in [0, {rows.shape[-1]}], got {int(read.min())} to {int(read.max())}."
                 )
-            return rows, torch.arange(rows.shape[-1], device=x.device) < lengths.unsqueeze(-1)
+            present = torch.arange(rows.shape[-1], device=x.device) < lengths.unsqueeze(-1)
+            if read is None:  # a list whose length can't be, and can't be refused, is NaN
+                wrong = ((lengths < 0) | (lengths > rows.shape[-1])).unsqueeze(-1)
+                return torch.where(wrong, torch.nan, rows), present | wrong
+            return rows, present
         if mask is not None:
             if mask.shape != x.shape or mask.dtype != torch.bool:
                 raise ValueError(

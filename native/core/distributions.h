@@ -35,6 +35,7 @@ namespace softly::SOFTLY_ISA {
 template <typename T>
 struct Swap {
     typename Simd<T>::V weight;   // w = F(-d), the probability of swapping
+    typename Simd<T>::V tail;     // F(-|d|) with the sign of d, from which both w and 1 - w follow without a loss
     typename Simd<T>::V density;  // f(d) = -dw/dd
     typename Simd<T>::V slope;    // d(d w)/dd = w - d f(d)
     typename Simd<T>::V blur;     // |d| F(-|d|): how far the outputs are from minimum and maximum
@@ -163,10 +164,12 @@ struct Relaxation {
         const auto negative = d < 0, number = d == d;
         Swap<T> swap;
         swap.weight = negative ? 1 - at.weight : at.weight;
+        swap.tail = S::copy_sign(at.weight, d);
         swap.slope = negative ? 1 - at.slope : at.slope;
         swap.density = at.density;
         if constexpr (art || !keeps_nan<distribution>) {
             swap.weight = number ? swap.weight : d;
+            swap.tail = number ? swap.tail : d;
             swap.density = number ? swap.density : d;
             swap.slope = number ? swap.slope : d;
         }

@@ -139,6 +139,9 @@ struct Simd {
         return all;
     }
     static V abs(V x) { return (V)((U)x & ~(U)set(T(-0.0))); }
+    // x >= 0 with the sign of another number.
+    static V copy_sign(V x, V sign) { return (V)((U)x | ((U)sign & (U)set(T(-0.0)))); }
+    static Mask negative(V x) { return (Mask)x < 0; }  // the sign bit, which zeros and NaN have too
     // b where either is NaN, which is how the instruction has it.
     static V min(V a, V b) {
 #if defined(__AVX512F__)

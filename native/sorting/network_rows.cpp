@@ -62,14 +62,14 @@ struct Product {
     }
     // With `backwards`, the gradient's way: from the first layer to the last.
     template <Pass pass, bool backwards>
-    void run(int64_t first, const T* weights, T* state, T* slots, T* sums) const {
+    void run(int64_t first, const T* tails, T* state, T* slots, T* sums) const {
         const int64_t vectors = this->vectors(first);
         T* next = backwards || pass == Pass::apply ? slots : slots + slots_count() * vectors * width;
         for (int32_t step = 0; step < plan.runs_count; ++step) {
             const Run& run = plan.runs[backwards ? step : plan.runs_count - 1 - step];
             const int64_t own = pass == Pass::apply ? 0 : run.count * softly::slots(run.kind) * vectors * width;
             if (!backwards) next -= own;
-            run_part<T, pass, !backwards>({plan, weights, state, vectors * width, next, sums}, run, 0, run.count,
+            run_part<T, pass, !backwards>({plan, tails, state, vectors * width, next, sums}, run, 0, run.count,
                                           static_cast<int>(vectors));
             if (backwards) next += own;
         }
@@ -84,7 +84,7 @@ struct Product {
 };
 
 template <typename T>
-bool rows_forward(const SortingPlan& plan, const T* weights, int64_t stride, const T* rows, int64_t k, T* out,
+bool rows_forward(const SortingPlan& plan, const T* tails, int64_t stride, const T* rows, int64_t k, T* out,
                   int64_t batch, int threads) {
     const Product<T> product{plan, rows, k};
     const int64_t n = plan.n;
@@ -95,7 +95,7 @@ bool rows_forward(const SortingPlan& plan, const T* weights, int64_t stride, con
         for (int64_t sample = begin; sample < end; ++sample) {
             for (int64_t first = 0; first < k; first += strip_vectors * Simd<T>::width) {
                 product.start(first, state);
-                product.template run<Pass::apply, false>(first, weights + sample * stride, state, nullptr, nullptr);
+                product.template run<Pass::apply, false>(first, tails + sample * stride, state, nullptr, nullptr);
                 product.write(first, state, out + sample * k * n);
             }
         }
@@ -115,13 +115,13 @@ bool rows_backward(const SortingPlan& plan, const T* kept, const T* rows, int64_
         if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
         T* differences = state + state_size;
         for (int64_t sample = begin; sample < end; ++sample) {
-            const T* weights = kept + 3 * sample * size;
+            const T* tails = kept + 3 * sample * size;
             std::memset(sums + sample * size, 0, size * sizeof(T));
             for (int64_t first = 0; first < k; first += strip_vectors * Simd<T>::width) {
                 product.start(first, state);
-                product.template run<Pass::record, false>(first, weights, state, differences, nullptr);
+                product.template run<Pass::record, false>(first, tails, state, differences, nullptr);
                 product.read(first, grad + sample * k * n, state);
-                product.template run<Pass::sum, true>(first, weights, state, differences, sums + sample * size);
+                product.template run<Pass::sum, true>(first, tails, state, differences, sums + sample * size);
             }
         }
     });
@@ -134,8 +134,8 @@ template <typename T>
 bool network_rows(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, const T* rows,
                   int64_t k, T* out, T* kept, int64_t batch, int threads) {
     const Swapping swapping{distribution, art, steepness};
-    return with_weights(*plan, swapping, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
-        return rows_forward(*plan, weights, stride, rows, k, out, batch, threads);
+    return with_tails(*plan, swapping, x, kept, batch, threads, [&](const T* tails, int64_t stride) {
+        return rows_forward(*plan, tails, stride, rows, k, out, batch, threads);
     });
 }
 

@@ -30,10 +30,10 @@ struct Strips {
     }
 
     template <Pass pass, bool backwards>
-    void run(int64_t begin, int64_t end, const T* weights, T* state, int64_t row, T* slots, T* sums) const {
+    void run(int64_t begin, int64_t end, const T* tails, T* state, int64_t row, T* slots, T* sums) const {
         const auto part = [&](const Call& call) {
             T* own = pass == Pass::apply ? nullptr : slots + (call.slot - calls.calls[begin].slot) * granule_columns;
-            const Rows<T> rows{plan, weights, state + call.granule * granule_columns, row, own, sums};
+            const Rows<T> rows{plan, tails, state + call.granule * granule_columns, row, own, sums};
             run_part<T, pass, backwards>(rows, plan.runs[call.run], call.begin, call.end, call.granules * granule);
         };
         if constexpr (backwards) {
@@ -86,7 +86,7 @@ int64_t parts_per_sample(int64_t batch, int64_t strips, int threads) {
 }
 
 template <typename T>
-bool matrix_forward(const SortingPlan& plan, const T* weights, int64_t stride, T* out, int64_t batch, int threads) {
+bool matrix_forward(const SortingPlan& plan, const T* tails, int64_t stride, T* out, int64_t batch, int threads) {
     const Strips<T> strips(plan);
     const int64_t n = plan.n, parts = parts_per_sample(batch, strips.count(), threads);
     const int64_t cost = int64_t{plan.size} * (n / Simd<T>::width + 1) / parts;
@@ -99,7 +99,7 @@ bool matrix_forward(const SortingPlan& plan, const T* weights, int64_t stride, T
             for (int64_t s = strips.count() * part / parts; s < strips.count() * (part + 1) / parts; ++s) {
                 strips.identity(s, state);
                 const int64_t first = strips.calls.begin[s], last = strips.calls.begin[s + 1];
-                strips.template run<Pass::apply, false>(first, last, weights + sample * stride, state, strips.row(s),
+                strips.template run<Pass::apply, false>(first, last, tails + sample * stride, state, strips.row(s),
                                                         nullptr, nullptr);
                 strips.write(s, state, out + sample * n * n);
             }
@@ -154,7 +154,7 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
         T *gradient = state + state_size, *saved = gradient + state_size, *differences = saved + states * state_size;
         for (int64_t task = begin; task < end; ++task) {
             const int64_t sample = task / parts, part = task % parts;
-            const T* weights = kept + 3 * sample * size;
+            const T* tails = kept + 3 * sample * size;
             T* sum = sums + task * size;
             std::memset(sum, 0, size * sizeof(T));
             for (int64_t s = strips.count() * part / parts; s < strips.count() * (part + 1) / parts; ++s) {
@@ -170,7 +170,7 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
                 int64_t from = first, checkpoint = 0;
                 for (int64_t c = first; checkpoints.count && c < last; ++c) {
                     if (c > first && place(c) == place(c - 1)) continue;
-                    strips.template run<Pass::apply, false>(from, c, weights, state, row, nullptr, nullptr);
+                    strips.template run<Pass::apply, false>(from, c, tails, state, row, nullptr, nullptr);
                     std::memcpy(saved + checkpoint++ * state_size, state, bytes);
                     from = c;
                 }
@@ -180,8 +180,8 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
                         for (from = stop - 1; from > first && place(from) == place(from - 1);) --from;
                     }
                     if (checkpoints.count) std::memcpy(state, saved + --checkpoint * state_size, bytes);
-                    strips.template run<Pass::record, false>(from, stop, weights, state, row, differences, nullptr);
-                    strips.template run<Pass::sum, true>(from, stop, weights, gradient, row, differences, sum);
+                    strips.template run<Pass::record, false>(from, stop, tails, state, row, differences, nullptr);
+                    strips.template run<Pass::sum, true>(from, stop, tails, gradient, row, differences, sum);
                 }
             }
         }
@@ -215,8 +215,8 @@ bool network_matrix(const SortingPlan* plan, int distribution, double art, doubl
     SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix, plan, distribution, art, steepness, x, out, kept,
                        batch, threads);
     const Swapping swapping{distribution, art, steepness};
-    return with_weights(*plan, swapping, x, kept, batch, threads, [&](const T* weights, int64_t stride) {
-        return matrix_forward(*plan, weights, stride, out, batch, threads);
+    return with_tails(*plan, swapping, x, kept, batch, threads, [&](const T* tails, int64_t stride) {
+        return matrix_forward(*plan, tails, stride, out, batch, threads);
     });
 }
 

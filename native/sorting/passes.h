@@ -13,24 +13,47 @@ namespace {
 // the product of its difference with the recorded one.
 enum class Pass { apply, record, sum };
 
+// How a comparator mixes: by w = |tail|, or by w = 1 - |tail| where the tail is negative. Small entries of P, which
+// logarithms are taken of, are products of small weights; they keep all their digits where these have theirs and
+// nothing cancels. So both w and 1 - w are there, or the rows are exchanged and mixed by the smaller one. Which of the
+// two is faster is a matter of the width.
 template <typename T, Pass pass>
 struct Mixer {
     using S = Simd<T>;
     using V = typename S::V;
+    static constexpr bool both = vector_bytes > 32;
 
-    static void mix(V& a, V& b, V w, T* slot, V& sum) {
+    V take, keep{};
+    typename S::Mask swaps;
+
+    explicit Mixer(T tail) : take(S::set(tail)), swaps(S::negative(take)) {
+        if constexpr (both) {
+            const V small = S::abs(take);
+            take = S::select(swaps, 1 - small, small);
+            keep = S::select(swaps, small, 1 - small);
+        }
+    }
+
+    void operator()(V& a, V& b, T* slot, V& sum) const {
         const V difference = b - a;
         if constexpr (pass == Pass::record) S::store(slot, difference);
         if constexpr (pass == Pass::sum) sum += difference * S::load(slot);
-        a += w * difference;
-        b -= w * difference;
+        if constexpr (both) {
+            const V mixed = keep * a + take * b;
+            b = keep * b + take * a;
+            a = mixed;
+        } else {
+            const V near_a = S::select(swaps, b, a), near_b = S::select(swaps, a, b);
+            a = near_a + take * difference;
+            b = near_b - take * difference;
+        }
     }
 };
 
 template <typename T>
 struct Rows {
     const SortingPlan& plan;
-    const T* weights;  // of all comparators
+    const T* tails;    // of all comparators
     T* state;          // a row of `row` elements per wire
     int64_t row;
     T* slots;          // of this call: `columns` vectors per comparator
@@ -44,14 +67,13 @@ void run_quads(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) 
     using V = typename S::V;
     using M = Mixer<T, pass>;
     constexpr int width = S::width;
-    const T *first = rows.weights + run.first, *second = rows.weights + run.second;
+    const T *first = rows.tails + run.first, *second = rows.tails + run.second;
     T* slots = rows.slots;
     for (int32_t q = begin; q < end; ++q, slots += 4 * columns * width) {
         const int32_t* wires = rows.plan.rows + run.rows + 4 * q;
         T* r[4];
         for (int k = 0; k < 4; ++k) r[k] = rows.state + wires[k] * rows.row;
-        const V w0 = S::set(first[2 * q]), w1 = S::set(first[2 * q + 1]);
-        const V w2 = S::set(second[2 * q]), w3 = S::set(second[2 * q + 1]);
+        const M mix0(first[2 * q]), mix1(first[2 * q + 1]), mix2(second[2 * q]), mix3(second[2 * q + 1]);
         V s0{}, s1{}, s2{}, s3{};
 #pragma GCC unroll 4
         for (int c = 0; c < columns; ++c) {
@@ -59,14 +81,14 @@ void run_quads(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end) 
             V x0 = S::load(r[0] + at), x1 = S::load(r[1] + at), x2 = S::load(r[2] + at), x3 = S::load(r[3] + at);
             T* slot = slots + 4 * at;
             if constexpr (!backwards) {
-                M::mix(x0, x1, w0, slot, s0);
-                M::mix(x2, x3, w1, slot + width, s1);
+                mix0(x0, x1, slot, s0);
+                mix1(x2, x3, slot + width, s1);
             }
-            M::mix(x1, x2, w2, slot + 2 * width, s2);
-            M::mix(x3, x0, w3, slot + 3 * width, s3);
+            mix2(x1, x2, slot + 2 * width, s2);
+            mix3(x3, x0, slot + 3 * width, s3);
             if constexpr (backwards) {
-                M::mix(x0, x1, w0, slot, s0);
-                M::mix(x2, x3, w1, slot + width, s1);
+                mix0(x0, x1, slot, s0);
+                mix1(x2, x3, slot + width, s1);
             }
             S::store(r[0] + at, x0), S::store(r[1] + at, x1), S::store(r[2] + at, x2), S::store(r[3] + at, x3);
         }
@@ -84,7 +106,7 @@ void run_chains(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end)
     constexpr int width = S::width;
     constexpr int pair_slots = 2 * columns * width;
     const int32_t *wires = rows.plan.rows + run.rows, *links = rows.plan.links + run.links;
-    const T* weights = rows.weights + run.first;
+    const T* tails = rows.tails + run.first;
     const auto at = [&](int32_t wire) { return rows.state + wire * rows.row; };
     // One of the rows of a pair waits in registers for the link to the next pair. A link at the border is left out:
     // both its rows are zero there.
@@ -94,13 +116,13 @@ void run_chains(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end)
             T *u = at(wires[2 * k]), *v = at(wires[2 * k + 1]), *slot = rows.slots + (k - begin) * int64_t{pair_slots};
             const bool linked = k > begin && links[k] >= 0;
             T* before = k > begin ? at(wires[2 * k - 1]) : u;
-            const V w = S::set(weights[k]), wl = S::set(linked ? rows.weights[links[k]] : T(0));
+            const M pair(tails[k]), link(linked ? rows.tails[links[k]] : T(0));
             V sum{}, sum_link{};
 #pragma GCC unroll 4
             for (int c = 0; c < columns; ++c) {
                 V x = S::load(u + c * width), y = S::load(v + c * width);
-                M::mix(x, y, w, slot + 2 * c * width, sum);
-                if (linked) M::mix(wait[c], x, wl, slot + (2 * c + 1) * width, sum_link);
+                pair(x, y, slot + 2 * c * width, sum);
+                if (linked) link(wait[c], x, slot + (2 * c + 1) * width, sum_link);
                 if (k > begin) S::store(before + c * width, wait[c]);
                 S::store(u + c * width, x);
                 wait[c] = y;
@@ -118,14 +140,14 @@ void run_chains(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end)
             T *u = at(wires[2 * k]), *v = at(wires[2 * k + 1]), *slot = rows.slots + (k - begin) * int64_t{pair_slots};
             const bool linked = k > begin && links[k] >= 0;
             const T* before = k > begin ? at(wires[2 * k - 1]) : u;
-            const V w = S::set(weights[k]), wl = S::set(linked ? rows.weights[links[k]] : T(0));
+            const M pair(tails[k]), link(linked ? rows.tails[links[k]] : T(0));
             V sum{}, sum_link{};
 #pragma GCC unroll 4
             for (int c = 0; c < columns; ++c) {
                 V x = S::load(u + c * width), y = wait[c];
                 wait[c] = S::load(before + c * width);
-                if (linked) M::mix(wait[c], x, wl, slot + (2 * c + 1) * width, sum_link);
-                M::mix(x, y, w, slot + 2 * c * width, sum);
+                if (linked) link(wait[c], x, slot + (2 * c + 1) * width, sum_link);
+                pair(x, y, slot + 2 * c * width, sum);
                 S::store(u + c * width, x), S::store(v + c * width, y);
             }
             if constexpr (pass == Pass::sum) {
@@ -146,12 +168,12 @@ void run_singles(const Rows<T>& rows, const Run& run, int32_t begin, int32_t end
     for (int32_t k = begin; k < end; ++k, slot += columns * width) {
         const int32_t* wires = rows.plan.rows + run.rows + 2 * k;
         T *u = rows.state + wires[0] * rows.row, *v = rows.state + wires[1] * rows.row;
-        const V w = S::set(rows.weights[run.first + k]);
+        const Mixer<T, pass> mix(rows.tails[run.first + k]);
         V sum{};
 #pragma GCC unroll 4
         for (int c = 0; c < columns; ++c) {
             V x = S::load(u + c * width), y = S::load(v + c * width);
-            Mixer<T, pass>::mix(x, y, w, slot + c * width, sum);
+            mix(x, y, slot + c * width, sum);
             S::store(u + c * width, x), S::store(v + c * width, y);
         }
         if constexpr (pass == Pass::sum) rows.sums[run.first + k] += S::sums(sum, sum)[0];

@@ -175,13 +175,13 @@ struct Swapping {
     double art, steepness;
 };
 
-// The network's values and, by arrays that may be null: slopes in the layout of network_values, or weights,
+// The network's values and, by arrays that may be null: slopes in the layout of network_values, or tails,
 // densities and slopes as rows of `stride` per sample.
 template <typename T>
 struct Outcome {
     T* out;
     T* direct;
-    T *weights, *densities, *slopes;
+    T *tails, *densities, *slopes;
     int64_t stride;
 };
 
@@ -199,7 +199,7 @@ bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, cons
             if (y == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
             for (int64_t block = begin; block < end; ++block) {
                 const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
-                T* rows[] = {to.weights, to.densities, to.slopes};
+                T* rows[] = {to.tails, to.densities, to.slopes};
                 if (to.direct != nullptr && samples < width) rows[2] = to.direct;  // the rest of a batch is rows
                 if (samples < width && samples <= single_samples) {
                     for (int64_t s = sample; s < sample + samples; ++s) {
@@ -207,7 +207,7 @@ bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, cons
                         for (int64_t i = 0; i < n; ++i) values[i] = x[s * n + i] * steepness;
                         forward_single<T>(plan, relaxation, values, [&](int32_t c, int count, const Swap<T>& swap) {
                             const int64_t at = s * to.stride + c;
-                            if (rows[0]) store_part(rows[0] + at, count, swap.weight);
+                            if (rows[0]) store_part(rows[0] + at, count, swap.tail);
                             if (rows[1]) store_part(rows[1] + at, count, swap.density);
                             if (rows[2]) store_part(rows[2] + at, count, swap.slope);
                         });
@@ -223,16 +223,16 @@ bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, cons
                     return Collector<T>{{array + sample * to.stride, to.stride, samples}, {}};
                 };
                 if (rows[0] && rows[1]) {
-                    Collector<T> weights = row(rows[0]), densities = row(rows[1]), slopes = row(rows[2]);
+                    Collector<T> tails = row(rows[0]), densities = row(rows[1]), slopes = row(rows[2]);
                     forward_block<T>(plan, relaxation, y, [&](int32_t c, const Swap<T>& swap) {
-                        weights.put(c, plan.size, swap.weight);
+                        tails.put(c, plan.size, swap.tail);
                         densities.put(c, plan.size, swap.density);
                         slopes.put(c, plan.size, swap.slope);
                     });
                 } else if (rows[0]) {
-                    Collector<T> weights = row(rows[0]);
+                    Collector<T> tails = row(rows[0]);
                     forward_block<T>(plan, relaxation, y,
-                                     [&](int32_t c, const Swap<T>& swap) { weights.put(c, plan.size, swap.weight); });
+                                     [&](int32_t c, const Swap<T>& swap) { tails.put(c, plan.size, swap.tail); });
                 } else if (rows[2]) {
                     Collector<T> slopes = row(rows[2]);
                     forward_block<T>(plan, relaxation, y,
@@ -411,20 +411,20 @@ bool weights_backward(const SortingPlan& plan, T steepness, const T* kept, const
     return enough;
 }
 
-// Weights, densities and slopes: into `kept`, or the weights alone into memory of our own. Calls f(weights, stride).
+// Tails, densities and slopes: into `kept`, or the tails alone into memory of our own. Calls f(tails, stride).
 template <typename T, typename F>
-bool with_weights(const SortingPlan& plan, const Swapping& swapping, const T* x, T* kept, int64_t batch, int threads,
-                  F&& f) {
+bool with_tails(const SortingPlan& plan, const Swapping& swapping, const T* x, T* kept, int64_t batch, int threads,
+                F&& f) {
     const int64_t size = plan.size;
     if (kept != nullptr) {
         const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
         return forward(plan, swapping, x, to, batch, threads) && f(kept, 3 * size);
     }
-    T* weights = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
-    if (weights == nullptr) return false;
-    const Outcome<T> to{nullptr, nullptr, weights, nullptr, nullptr, size};
-    const bool done = forward(plan, swapping, x, to, batch, threads) && f(weights, size);
-    std::free(weights);
+    T* tails = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
+    if (tails == nullptr) return false;
+    const Outcome<T> to{nullptr, nullptr, tails, nullptr, nullptr, size};
+    const bool done = forward(plan, swapping, x, to, batch, threads) && f(tails, size);
+    std::free(tails);
     return done;
 }
 

@@ -152,6 +152,24 @@ def test_losses_of_probabilities_stay_bounded(make, steepness):
             assert torch.autograd.grad(entry, y, retain_graph=True)[0].isfinite().all()
 
 
+@sorters
+def test_gradients_of_losses_of_probabilities_are_right(make):
+    """As those of logarithms, as long as no probability is below the border that the gradient is clamped at."""
+    smallest = 1.0
+    for _ in range(50):
+        x, ranks = torch.randn(7), torch.randperm(7) + 1
+        y = x.double().requires_grad_()
+        log_P = make(4.0).log_permutation(y)
+        if log_P.min() < -43:
+            continue
+        smallest = min(smallest, log_P.min().exp().item())
+        (expected,) = torch.autograd.grad(ranking_loss(log_P, ranks, log=True), y)
+        y = x.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(ranking_loss(make(4.0).permutation(y), ranks), y)
+        assert (grad - expected).abs().max() <= 1e-4 * expected.abs().max()
+    assert smallest < 1e-3
+
+
 @pytest.mark.parametrize("name", ["uniform", "cubic_hermite", "wigner", "heaviside"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_bounded_distributions_have_a_floor(name, dtype):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import softly
 from softly.sorting import networks
 from softly.sorting.networks import Network
 
@@ -219,7 +220,7 @@ def test_every_distribution_under_art(distribution, art, dtype):
 @pytest.mark.parametrize("art", [None, 0.3])
 @pytest.mark.parametrize("distribution", CDF)
 def test_a_swap_is_accurate_far_out_in_the_tail(distribution, art, dtype):
-    """Weight, density and slope of single swaps: a few units in the last place of the tail itself."""
+    """Tail, density and slope of single swaps: a few units in the last place, whichever way it rather swaps."""
     tiny, eps = torch.finfo(dtype).tiny, torch.finfo(dtype).eps
     x = torch.cat([torch.logspace(-6, 5, 1117, dtype=torch.float64), torch.tensor([0.0, 0.2499, 0.2501, 0.99])])
     difference = torch.cat([x, -x]).to(dtype)
@@ -241,7 +242,8 @@ def test_a_swap_is_accurate_far_out_in_the_tail(distribution, art, dtype):
     rounded = (0 if art is None else 4 * eps) + 2 * torch.finfo(torch.float64).eps
     # A bounded support ends at 1, where a rounded argument moves a small tail by more than its own size.
     absolute = tiny + 4 * eps * (distribution in ("uniform", "cubic_hermite", "wigner"))
-    for ours, expected in zip(kept.double()[:, :2, 0].T, (weight, density), strict=True):
+    tail = torch.where(d < 0, -exact, exact).detach()
+    for ours, expected in zip(kept.double()[:, :2, 0].T, (tail, density), strict=True):
         bound = (8 * eps + rounded * sensitivity) * expected.abs() + absolute
         excess = (ours - expected).abs() / bound
         if distribution not in SMOOTH and art is None:
@@ -249,6 +251,22 @@ def test_a_swap_is_accurate_far_out_in_the_tail(distribution, art, dtype):
         assert excess.max() <= 1
     slope = (weight - d * density).detach()
     assert (kept[:, 2, 0].double() - slope).abs().max() < TOLERANCE[dtype] / 10
+
+
+@pytest.mark.parametrize("distribution", ["gaussian", "laplace", "logistic", "hyperbolic_secant", "cauchy"])
+@pytest.mark.parametrize(("name", "n"), [("bitonic", 16), ("bitonic", 80), ("odd_even", 5), ("odd_even", 70)])
+def test_small_entries_keep_their_digits(name, n, distribution):
+    """Of matrices and rows; what the logarithms of the reference say, computed in float64, is exact for float32."""
+    x, network = 2.0 * torch.randn(9, n), networks.get(name, n)
+    log_P = softly.SortingNetwork(name, distribution=distribution, steepness=5.0).log_permutation(x.double())
+    P, _ = Kernels(network, steepness=5.0).matrix(x, distribution)
+    top, _ = Kernels(network, outputs=range(n - 1, n - 4, -1), steepness=5.0).rows(x, distribution)
+    for ours, expected in ((P, log_P), (top, log_P.flip(-2)[:, :3])):
+        small = (expected < -17) & (expected > -85)
+        assert small.any() or distribution == "cauchy"
+        normal = expected > -85
+        error = (ours.double().log() - expected)[normal].abs()
+        assert error.max() < 2e-4
 
 
 def _tail(name, art):

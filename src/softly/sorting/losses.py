@@ -61,9 +61,9 @@ def ranking_loss(
     """The cross-entropy between relaxed permutation matrices and the true ones: the mean of ``-log P[rank, input]``.
 
     It is 0 exactly where ``P`` is the true permutation matrix. Give it logarithms: their gradients are right where
-    probabilities underflow. Of a probability below the rounding of 1 the gradient is clamped, at ``1 / eps`` of the
-    dtype; one that is exactly 0, as bounded distributions have them, counts as the smallest normal number, a loss of 87
-    in float32 and 708 in float64, in both forms, and has no gradient in logarithms.
+    probabilities underflow. Of a probability below the root of the smallest normal number, 1e-19 in float32, the
+    gradient is clamped; one that is exactly 0, as bounded distributions have them, counts as the smallest normal
+    number, a loss of 87 in float32 and 708 in float64, in both forms, and has no gradient in logarithms.
 
     Args:
         P: (..., n, n) Probabilities ``P[rank, input]``, as of `Sorter.permutation`, or with ``log`` their logarithms,
@@ -128,7 +128,7 @@ def _log(P: Tensor, log: bool) -> Tensor:
 def _log_other(P: Tensor, log: bool, counted: Tensor) -> Tensor:
     """log(1 - P) where it is ``counted``; where P is 1 the largest loss there is, and no gradient."""
     if not log:
-        return _clamped.log(1.0 - torch.where(counted, P, 0.0))
+        return _clamped.log_other(torch.where(counted, P, 0.0))
     # log(1 - exp(log P)): the nearer end decides which form has its digits.
     x = torch.where(counted, P, -1.0).clamp(max=-torch.finfo(P.dtype).tiny)
     near = x > -0.7

@@ -141,7 +141,14 @@ struct Simd {
     static V abs(V x) { return (V)((U)x & ~(U)set(T(-0.0))); }
     // x >= 0 with the sign of another number.
     static V copy_sign(V x, V sign) { return (V)((U)x | ((U)sign & (U)set(T(-0.0)))); }
-    static Mask negative(V x) { return (Mask)x < 0; }  // the sign bit, which zeros and NaN have too
+    // By the sign bit, which zeros and NaN have too.
+    static V by_sign(V sign, V negative, V positive) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (V)_mm256_blendv_ps((__m256)positive, (__m256)negative, (__m256)sign);
+        if constexpr (sizeof(T) == 8) return (V)_mm256_blendv_pd((__m256d)positive, (__m256d)negative, (__m256d)sign);
+#endif
+        return (Mask)sign < 0 ? negative : positive;
+    }
     // b where either is NaN, which is how the instruction has it.
     static V min(V a, V b) {
 #if defined(__AVX512F__)

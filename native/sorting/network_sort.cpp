@@ -212,7 +212,7 @@ bool network_values_backward(const SortingPlan* plan, const T* slopes, const T* 
 template <typename T>
 bool network_matrix(const SortingPlan* plan, int distribution, double art, double steepness, const T* x, T* out,
                     T* kept, int64_t batch, int threads) {
-    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix, plan, distribution, art, steepness, x, out, kept,
+    SOFTLY_NARROWER_IF(plan->n <= Simd<T>::width, network_matrix, plan, distribution, art, steepness, x, out, kept,
                        batch, threads);
     const Swapping swapping{distribution, art, steepness};
     return with_tails(*plan, swapping, x, kept, batch, threads, [&](const T* tails, int64_t stride) {
@@ -223,7 +223,7 @@ bool network_matrix(const SortingPlan* plan, int distribution, double art, doubl
 template <typename T>
 bool network_matrix_backward(const SortingPlan* plan, double steepness, const T* kept, const T* grad, T* grad_x,
                              int64_t batch, int threads) {
-    SOFTLY_NARROWER_IF(plan->n <= Strips<T>::widest, network_matrix_backward, plan, steepness, kept, grad, grad_x,
+    SOFTLY_NARROWER_IF(plan->n <= Simd<T>::width, network_matrix_backward, plan, steepness, kept, grad, grad_x,
                        batch, threads);
     const int64_t parts = parts_per_sample(batch, Strips<T>(*plan).count(), threads);
     return with_sums(*plan, steepness, kept, parts, grad_x, batch, threads, [&](T* sums) {

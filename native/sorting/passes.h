@@ -23,14 +23,13 @@ struct Mixer {
     using V = typename S::V;
     static constexpr bool both = vector_bytes > 32;
 
-    V take, keep{};
-    typename S::Mask swaps;
+    V tail, take{}, keep{};
 
-    explicit Mixer(T tail) : take(S::set(tail)), swaps(S::negative(take)) {
+    explicit Mixer(T value) : tail(S::set(value)) {
         if constexpr (both) {
-            const V small = S::abs(take);
-            take = S::select(swaps, 1 - small, small);
-            keep = S::select(swaps, small, 1 - small);
+            const V small = S::abs(tail), large = 1 - small;
+            take = S::by_sign(tail, large, small);
+            keep = S::by_sign(tail, small, large);
         }
     }
 
@@ -43,9 +42,9 @@ struct Mixer {
             b = keep * b + take * a;
             a = mixed;
         } else {
-            const V near_a = S::select(swaps, b, a), near_b = S::select(swaps, a, b);
-            a = near_a + take * difference;
-            b = near_b - take * difference;
+            const V near_a = S::by_sign(tail, b, a), near_b = S::by_sign(tail, a, b);
+            a = near_a + tail * difference;
+            b = near_b - tail * difference;
         }
     }
 };

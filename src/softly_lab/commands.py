@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import softly
+from softly_lab import run_commands
 from softly_lab.logic_commands import logic
 
 commands = typer.Typer(
@@ -15,6 +16,14 @@ commands = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+commands.command("list")(run_commands.list_experiments)
+commands.command(
+    "run",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)(run_commands.run_experiment)
+commands.command("sweep")(run_commands.sweep)
+commands.command("report")(run_commands.write_report)
+commands.command("reproduce")(run_commands.reproduce)
 commands.add_typer(logic, name="logic")
 
 

@@ -1,13 +1,13 @@
 """`softly logic`: from a table to a circuit, and from a circuit to source code."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from softly_lab.explained import explained
 
 if TYPE_CHECKING:
     from softly.logic import Circuit
@@ -30,16 +30,6 @@ class Form(StrEnum):
 
 
 Model = Annotated[Path, typer.Argument(help="A circuit that `softly logic train` or Circuit.save wrote.")]
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """What is wrong with a user's file is said in one line."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        typer.echo(f"softly: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _shown(name: str) -> str:
@@ -72,7 +62,7 @@ def train(
     from softly_lab import circuits
     from softly_lab.data import files
 
-    with _explained():
+    with explained():
         if not out.parent.is_dir():
             raise ValueError(f"there is no folder {out.parent} to write {out.name} to.")
         table = files.read(data, target, drop=drop or (), task=task.value)
@@ -122,7 +112,7 @@ def export(
 ) -> None:
     """Write a circuit as source code that needs nothing of softly."""
     circuit = _load(model)
-    with _explained():
+    with explained():
         if pipeline and to is not Form.verilog:
             raise ValueError(f"--pipeline is for Verilog, not for {to.value}.")
         if name != "circuit" and to in (Form.aiger, Form.numpy):
@@ -144,5 +134,5 @@ def export(
 def _load(model: Path) -> "Circuit":
     from softly.logic import Circuit
 
-    with _explained():
+    with explained():
         return Circuit.load(model)

@@ -1,7 +1,7 @@
+"""Logic gate networks as an experiment: its data, and what its options do."""
+
 import gzip
-import json
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from PIL import Image
 from softly.logic import Threshold, architectures, parametrizations
 from softly_lab.data import folder, images, tables
 from softly_lab.experiments import logic
-from softly_lab.experiments.logic import CONFIGS, Config, learn, run
+from softly_lab.runner import run
 
 real_data = pytest.mark.skipif("SOFTLY_DATA" not in os.environ, reason="SOFTLY_DATA names no folder")
 
@@ -25,53 +25,58 @@ def toy(seed):
 
 
 @pytest.fixture
-def config(monkeypatch):
-    monkeypatch.setitem(logic.DATA, "toy", toy)
-    return Config("toy", "monk1", 100.0, epochs=6, seeds=(0, 1), report=2, learning_rate=0.05)
+def task(monkeypatch):
+    """Makes and runs a task on toy data."""
+    monkeypatch.setitem(logic.DATA, "monk1", toy)
+    made = []
+
+    def start(config):
+        made.append(logic.Logic(config))
+        return made[-1]
+
+    experiment = logic.Experiment("logic", "", 6, logic.Config, start, {"quick": {"data": "monk1"}})
+    usual = {"epochs": 6, "hard_epochs": 0, "learning_rate": 0.05, "select": False, "attempts": 1, "decay": False}
+
+    def go(**options):
+        result = run(experiment, experiment.configure("quick", **{**usual, **options}))
+        return made[-1], result
+
+    return go
 
 
-def test_result_is_a_line_of_the_table(config):
-    result = run(replace(config, epochs=150, grad_factor=1.5))
-    assert result.hard.shape == (2,)
-    assert result.hard.mean() > 0.75
-    assert result.row().startswith("| toy | learning_rate 0.05, grad_factor 1.5 | 100.00 | ")
+def test_it_learns(task):
+    _, result = task(epochs=150, report=50)
+    assert result.final["discretized"] > 75
 
 
-def test_killed_runs_take_the_same_course(config, tmp_path, monkeypatch):
-    config = replace(config, epochs=4, hard_epochs=2, weight_decay=0.01, decay=True)
-    network, measured = learn(config, 0, tmp_path / "whole")
-    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [2, 4, 6]
-    assert json.loads((tmp_path / "whole" / "config.json").read_text())["data"] == "toy"
-
-    class KilledError(Exception):
-        pass
-
-    def die(folder, measured):
-        if measured["step"] == 4:
-            raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(logic, "report", die)
-        with pytest.raises(KilledError):
-            learn(config, 0, tmp_path / "killed")
-    # The checkpoint is there and its line is not: it is added, and nothing is computed twice.
-    again, resumed = learn(config, 0, tmp_path / "killed")
-    steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [4, 6]
-    assert resumed["loss"] == measured["loss"]
-    for weight, twin in zip(network.parameters(), again.parameters(), strict=True):
-        assert torch.equal(weight, twin)
-    finished, same = learn(config, 0, tmp_path / "killed")
-    assert same == resumed
-    assert torch.equal(finished(toy(0)[1][0]), again(toy(0)[1][0]))
-
-
-def test_every_config_has_data_and_an_architecture():
-    for name, config in CONFIGS.items():
-        assert config.data == name
+def test_recipes():
+    for name, recipe in logic.RECIPES.items():
         assert name in logic.DATA
-        assert config.architecture in architectures.names()
+        assert recipe["architecture"] in architectures.names()
+        assert logic.settled(logic.Config(data=name)).batch_size >= 1
+    with pytest.raises(ValueError, match="best of 3 attempts"):
+        logic.settled(logic.Config(data="adult", attempts=3))
+    with pytest.raises(ValueError, match="architecture must be one of"):
+        logic.settled(logic.Config(data="adult", architecture="big"))
+
+
+def test_best_epoch_and_attempt_on_the_training_data_are_kept(task):
+    (x, y), _ = toy(0)
+    chosen, _ = task(select=True, epochs=30, report=30)
+    last, _ = task(epochs=30, report=30)
+    bits = chosen.encoding(x)
+    scores = [logic.accuracy(made.chosen().eval()(bits), y) for made in (chosen, last)]
+    assert scores[0] >= scores[1]
+    several, _ = task(select=True, attempts=3, epochs=30, report=30)
+    assert several.best["quality"] >= chosen.best["quality"]
+    assert several.steps == 90
+
+
+def test_hard_epochs_end_on_the_hard_network(task):
+    made, result = task(hard_epochs=3, decay=True, weight_decay=0.01)
+    assert result.final["step"] == 9
+    assert result.final["discretized"] == result.final["relaxed"]
+    assert {layer.parametrization for layer in made.network.layers} == {parametrizations.get("straight_through")}
 
 
 def test_images_are_read(tmp_path, monkeypatch):
@@ -147,20 +152,10 @@ def test_missing_data_is_named(tmp_path, monkeypatch):
 def test_real_data_fits_its_encoding(name, sizes):
     (x, y), (u, v) = logic.DATA[name](0)
     assert (len(x), len(u)) == (len(y), len(v)) == sizes
-    network = logic.build(CONFIGS[name], x.shape[1], 0)
+    network = logic.build(logic.settled(logic.Config(data=name)), x.shape[1], 0)
     bits = network.encoding(x[:1000])
     assert bits.shape[1] == network.layers[0].in_dim
     assert bits.any(0).double().mean() > 0.5
-
-
-def test_best_epoch_on_the_training_data_is_kept(config):
-    with pytest.raises(ValueError, match="reports at the end only"):
-        replace(config, select=True)
-    network, _ = learn(replace(config, select=True, report=30, epochs=30), 0)
-    last, _ = learn(replace(config, report=30, epochs=30), 0)
-    (x, y), _ = toy(0)
-    assert logic.accuracy(network.eval()(x), y) >= logic.accuracy(last.eval()(x), y)
-    assert not torch.equal(network.layers[0].weight, last.layers[0].weight)
 
 
 def test_blurred_bits_are_probabilities_that_end_in_bits():
@@ -173,23 +168,3 @@ def test_blurred_bits_are_probabilities_that_end_in_bits():
     off = x + torch.linspace(-0.2, 0.2, 2001)[:, None, None]
     expected = torch.stack([encoding(rows) for rows in off]).float().mean(0)
     torch.testing.assert_close(logic.blurred(encoding, x, 0.4), expected, atol=1e-3, rtol=0)
-
-
-def test_hard_epochs_end_on_the_hard_network(config):
-    network, measured = learn(replace(config, hard_epochs=3, decay=True), 0)
-    assert measured["step"] == config.epochs + 3
-    assert measured["hard"] == measured["soft"]
-    assert {layer.parametrization for layer in network.layers} == {parametrizations.get("straight_through")}
-
-
-def test_best_attempt_on_the_training_data_is_kept(config, tmp_path):
-    with pytest.raises(ValueError, match="best of 3 attempts"):
-        replace(config, attempts=3)
-    config = replace(config, select=True, attempts=3, report=30, epochs=30, seeds=(5,))
-    result = run(config, tmp_path)
-    folders = [tmp_path / name for name in ("seed-5", "seed-5-attempt-1", "seed-5-attempt-2")]
-    tries = [json.loads((path / "metrics.jsonl").read_text()) for path in folders]
-    assert len({measured["likelihood"] for measured in tries}) == 3
-    best = max(tries, key=lambda measured: (measured["fit"], measured["likelihood"]))
-    assert result.hard.tolist() == [best["hard"]]
-    assert result.minutes.item() == pytest.approx(sum(measured["minutes"] for measured in tries))

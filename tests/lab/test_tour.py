@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from softly.sorting import networks
-from softly_lab.tour import STOPS, Stop, run, write
+from softly_lab.files import write
+from softly_lab.tour import STOPS, Stop, run
 from softly_lab.tour.plots import panels, standalone
 
 VOID = {"meta", "link", "br", "img", "hr"}

@@ -13,3 +13,11 @@ def folder(name: str) -> Path:
     if not path.is_dir():
         raise FileNotFoundError(f"SOFTLY_DATA has no folder {name}.")
     return path
+
+
+def available(name: str) -> bool:
+    """Whether the data set is there, so that no stand-in is needed."""
+    try:
+        return folder(name).is_dir()
+    except FileNotFoundError:
+        return False

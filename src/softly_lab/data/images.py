@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10."""
+"""MNIST, CIFAR-10, CIFAR-100 and SVHN."""
 
 import csv
 import gzip
@@ -34,19 +34,35 @@ def mnist() -> tuple[Part, Part]:
 
 def cifar10() -> tuple[Part, Part]:
     """50,000 images to learn from and 10,000 to test on, (n, 32, 32, 3)."""
+    return _sheets("cifar10", "train", 32, "label"), _sheets("cifar10", "test", 32, "label")
+
+
+def cifar100() -> tuple[Part, Part]:
+    """The images that there are of 50,000 to learn from and 10,000 to test on, (n, 32, 32, 3)."""
+    return _sheets("cifar100", "train", 32, "label"), _sheets("cifar100", "test", 32, "label")
+
+
+def svhn() -> tuple[Part, Part]:
+    """The house numbers that there are of 16,000 to learn from and 13,068 to test on, (n, 64, 64, 3)."""
+    return _sheets("svhn", "train", 64, "number"), _sheets("svhn", "test", 64, "number")
+
+
+def _sheets(name: str, part: str, size: int, label: str) -> Part:
+    """Images in rows on sheets; of the labels as many as there are images."""
     from PIL import Image
 
-    path = folder("cifar10")
-    parts = []
-    for name in ("train", "test"):
-        blocks = []
-        for sheet in sorted(path.glob(f"cifar10_{name}_*.webp")):
-            pixels = np.asarray(Image.open(sheet).convert("RGB"))
-            blocks.append(pixels.reshape(50, 32, 100, 32, 3).transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3))
-        with (path / f"cifar10_{name}_labels.csv").open() as file:
-            labels = [int(row["label"]) for row in csv.DictReader(file)]
-        images = torch.tensor(np.concatenate(blocks))
-        if len(images) != len(labels):
-            raise ValueError(f"cifar10: {len(images)} images and {len(labels)} labels in part {name}.")
-        parts.append((images, torch.tensor(labels)))
-    return parts[0], parts[1]
+    path, blocks = folder(name), []
+    sheets = sorted(path.glob(f"*_{part}_*.webp"))
+    for number, sheet in enumerate(sheets):
+        if not sheet.stem.endswith(f"_{number:02d}"):
+            raise FileNotFoundError(f"{name}: sheet {number:02d} of part {part} is missing, which labels go by.")
+        pixels = np.asarray(Image.open(sheet).convert("RGB"))
+        columns = pixels.shape[1] // size
+        blocks.append(pixels.reshape(-1, size, columns, size, 3).transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3))
+    if not blocks:
+        raise FileNotFoundError(f"{name}: there are no sheets of part {part} in {path.name}.")
+    (table,) = path.glob(f"*_{part}_labels.csv")
+    with table.open() as file:
+        labels = [int(row[label]) for row in csv.DictReader(file)]
+    found = np.concatenate(blocks)[: len(labels)]
+    return torch.tensor(found), torch.tensor(labels[: len(found)])

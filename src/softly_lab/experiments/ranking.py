@@ -1,53 +1,22 @@
-"""Learning to rank by graded relevance: NDCG through differentiable sorters, against losses that see no order.
+"""Learning to rank by graded relevance: NDCG through differentiable sorters, against losses that see no order."""
 
-`python -m softly_lab.experiments.ranking` runs it on scikit-learn's diabetes data, and on the queries of LightGBM's
-example where the folder SOFTLY_DATA has them.
-"""
-
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from sklearn.metrics import ndcg_score
 from torch import Tensor, nn
 
 import softly
+from softly.sorting import baselines
+from softly_lab.data import available
 from softly_lab.data.queries import Queries, diabetes, lightgbm
-from softly_lab.experiments import print_tables
+from softly_lab.runner import Experiment, Task, option
 
 Loss = Callable[[Tensor, Queries], Tensor]
-
-
-@dataclass(frozen=True)
-class Config:
-    """A comparison on one data set.
-
-    Attributes:
-        data: A name of `DATA`.
-        ks: The k of the NDCG@k that are measured; the first one chooses the number of epochs.
-        hidden: Width of the one hidden layer.
-        epochs: The most that are tried.
-        batch_size: Queries a step.
-        validation: Share of the training queries on which the number of epochs is chosen.
-        tuning_seeds: Seeds of the runs that choose.
-        seeds: Seeds of the runs that are reported.
-    """
-
-    data: str
-    ks: tuple[int, ...] = (10, 5, 1)
-    hidden: int = 32
-    epochs: int = 60
-    batch_size: int = 16
-    learning_rate: float = 3e-3
-    validation: float = 0.25
-    tuning_seeds: tuple[int, ...] = (100, 101, 102, 103)
-    seeds: tuple[int, ...] = tuple(range(10))
-
-
-CONFIGS = {name: Config(name) for name in ("diabetes", "lightgbm")}
-DATA: dict[str, Callable[[], tuple[Queries, Queries]]] = {"diabetes": diabetes, "lightgbm": lightgbm}
 
 
 def squared_error(scores: Tensor, queries: Queries) -> Tensor:
@@ -62,51 +31,104 @@ def ndcg_through(sorter: softly.sorting.Sorter) -> Loss:
     )
 
 
+def baseline(loss: Callable[..., Tensor]) -> Loss:
+    return lambda scores, queries: loss(scores, queries.grades, lengths=queries.lengths)
+
+
 LOSSES: dict[str, Loss] = {
-    "squared error": squared_error,
-    "NDCG, odd-even network": ndcg_through(softly.SortingNetwork("odd_even", steepness="auto")),
-    "NDCG, bitonic network": ndcg_through(softly.SortingNetwork("bitonic", steepness="auto")),
-    "NDCG, NeuralSort": ndcg_through(softly.NeuralSort(steepness="auto")),
-    "NDCG, SoftSort": ndcg_through(softly.SoftSort(steepness="auto")),
+    "squared_error": squared_error,
+    "odd_even": ndcg_through(softly.SortingNetwork("odd_even", steepness="auto")),
+    "bitonic": ndcg_through(softly.SortingNetwork("bitonic", steepness="auto")),
+    "neuralsort": ndcg_through(softly.NeuralSort(steepness="auto")),
+    "softsort": ndcg_through(softly.SoftSort(steepness="auto")),
+    "ranknet": baseline(baselines.ranknet_loss),
+    "lambda": baseline(baselines.lambda_loss),
+    "listnet": baseline(baselines.listnet_loss),
+    "listmle": baseline(baselines.listmle_loss),
+    "approx_ndcg": baseline(baselines.approx_ndcg_loss),
 }
 
 
 @dataclass(frozen=True)
-class Result:
-    """For every loss the number of epochs that validation chose, and (seeds, ks) NDCG on the test queries."""
+class Config:
+    """One loss on one data set: held-out queries choose the number of epochs, then all of them are learned from."""
 
-    config: Config
-    epochs: dict[str, int]
-    ndcg: dict[str, np.ndarray]
-    seconds: float
-
-    def table(self) -> str:
-        """Mean ± standard deviation over seeds."""
-        lines = [
-            "| loss | epochs | " + " | ".join(f"NDCG@{k}" for k in self.config.ks) + " |",
-            "|---" * (2 + len(self.config.ks)) + "|",
-        ]
-        for name, ndcg in self.ndcg.items():
-            std = ndcg.std(0, ddof=1) if len(ndcg) > 1 else np.zeros(ndcg.shape[1])
-            cells = [f"{m:.3f} ± {s:.3f}" for m, s in zip(ndcg.mean(0), std, strict=True)]
-            lines.append(f"| {name} | {self.epochs[name]} | {' | '.join(cells)} |")
-        return "\n".join(lines)
+    data: str = option("auto", "The queries; auto is lightgbm, or diabetes where it is not there.",
+                       choices=("auto", "lightgbm", "diabetes"))  # fmt: skip
+    loss: str = option("odd_even", "What is trained by.", choices=tuple(LOSSES))
+    ks: tuple[int, ...] = option((10, 5, 1), "The k of NDCG@k; the first one chooses the epochs.", least=1)
+    hidden: int = option(32, "Width of the hidden layer.", least=1)
+    epochs: int = option(60, "The most that are tried.", least=1)
+    batch_size: int = option(16, "Queries a step.", least=1)
+    learning_rate: float = option(3e-3, "Of Adam.", least=0.0)
+    validation: float = option(0.25, "Share of the queries on which the epochs are chosen.", least=0.0)
+    tuning: int = option(4, "Networks that choose.", least=1)
+    repeats: int = option(10, "Networks that are tested.", least=1)
+    seed: int = option(0, "Of all of them.", least=0)
 
 
-def run(config: Config) -> Result:
-    """Choose the number of epochs on a part of the training queries, then train on all of them and test."""
-    started = time.perf_counter()
-    train, test = DATA[config.data]()
-    epochs, ndcg = {}, {}
-    for name, loss in LOSSES.items():
-        curves = []
-        for seed in config.tuning_seeds:
-            order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-            held, kept = order.tensor_split([round(config.validation * len(train))])
-            curves.append(learn(config, loss, train[kept], train[held], config.epochs, seed)[1])
-        epochs[name] = int(np.mean(curves, 0)[:, 0].argmax()) + 1
-        ndcg[name] = np.stack([learn(config, loss, train, test, epochs[name], seed)[1][-1] for seed in config.seeds])
-    return Result(config, epochs, ndcg, time.perf_counter() - started)
+class Ranking(Task):
+    """A step trains one network: first those that choose the number of epochs, then those that are tested."""
+
+    report = 1
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.steps = config, config.tuning + config.repeats
+        kind = config.data
+        if kind == "auto":
+            kind = "lightgbm" if available("ltr-lightgbm") else "diabetes"
+        self.train, self.held = lightgbm() if kind == "lightgbm" else diabetes()
+        self.data = "LightGBM's queries" if kind == "lightgbm" else "scikit-learn's diabetes (stand-in for queries)"
+        self.curves: list[list[list[float]]] = []
+        self.tested: list[list[float]] = []
+
+    @property
+    def epochs(self) -> int:
+        """As many as were best on held-out queries so far."""
+        return int(np.mean(self.curves, 0)[:, 0].argmax()) + 1
+
+    def step(self, number: int) -> None:
+        config, loss = self.config, LOSSES[self.config.loss]
+        if number < config.tuning:
+            seed = 1000 * config.seed + 100 + number
+            order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(seed))
+            held, kept = order.tensor_split([round(config.validation * len(self.train))])
+            _, curve = learn(config, loss, self.train[kept], self.train[held], config.epochs, seed)
+            self.curves.append(curve.tolist())
+        else:
+            seed = 1000 * config.seed + number - config.tuning
+            _, curve = learn(config, loss, self.train, self.held, self.epochs, seed)
+            self.tested.append(curve[-1].tolist())
+
+    def measure(self) -> dict[str, float]:
+        """NDCG on the test queries, means over networks, and their deviation; at first on held-out ones."""
+        if not self.tested:
+            best = np.mean(self.curves, 0)[self.epochs - 1]
+            return {
+                "epochs": self.epochs,
+                **{f"held-out NDCG@{k}": v for k, v in zip(self.config.ks, best, strict=True)},
+            }
+        tested = np.array(self.tested)
+        spread = tested.std(0, ddof=1) if len(tested) > 1 else np.zeros(len(self.config.ks))
+        named = zip(self.config.ks, tested.mean(0).tolist(), spread.tolist(), strict=True)
+        return {"epochs": self.epochs} | {n: v for k, m, s in named for n, v in ((f"NDCG@{k}", m), (f"± {k}", s))}
+
+    def state(self) -> Any:
+        return {"curves": self.curves, "tested": self.tested}
+
+    def load(self, state: Any) -> None:
+        self.curves, self.tested = state["curves"], state["tested"]
+
+    def pictures(self) -> dict[str, Figure]:
+        figure = Figure(figsize=(6, 3), layout="constrained")
+        axes = figure.subplots()
+        mean = np.mean(self.curves, 0)
+        for column, k in enumerate(self.config.ks):
+            axes.plot(np.arange(1, len(mean) + 1), mean[:, column], label=f"NDCG@{k}")
+        axes.axvline(self.epochs, color="grey", linewidth=0.8)
+        axes.set_xlabel("epochs")
+        axes.legend()
+        return {"NDCG on held-out queries; the line is the number of epochs that was chosen.": figure}
 
 
 def learn(
@@ -139,5 +161,16 @@ def measure(scores: Tensor, queries: Queries, ks: tuple[int, ...]) -> list[float
     return np.mean(found, 0).tolist()
 
 
-if __name__ == "__main__":
-    print_tables(run, CONFIGS.values(), [CONFIGS["lightgbm"]])
+EXPERIMENT = Experiment(
+    name="ranking",
+    summary="Rank documents of queries by graded relevance, through NDCG.",
+    chapter=8,
+    config=Config,
+    start=Ranking,
+    presets={
+        "quick": {"data": "diabetes", "epochs": 10, "tuning": 2, "repeats": 2},
+        "standard": {},
+        "full": {},
+    },
+    compared={preset: {"loss": tuple(LOSSES)} for preset in ("quick", "standard", "full")},
+)

@@ -1,23 +1,18 @@
-"""Top-k classification (chapter 4): a cross-entropy with k drawn from P_K, against the softmax cross-entropy.
+"""Top-k classification (chapter 4): a cross-entropy with k drawn from P_K, against the softmax cross-entropy."""
 
-`python -m softly_lab.experiments.topk` runs it on scikit-learn's digits, and on the part of CIFAR-100 that the folder
-SOFTLY_DATA has.
-"""
-
-import csv
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import softly
-from softly_lab.experiments import print_tables
+from softly_lab.data import available, images
+from softly_lab.runner import Experiment, Task, option
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Part = tuple[Tensor, Tensor]  # images (n, pixels) and labels (n,)
@@ -25,104 +20,104 @@ Part = tuple[Tensor, Tensor]  # images (n, pixels) and labels (n,)
 
 @dataclass(frozen=True)
 class Config:
-    """A comparison on one data set.
+    """One loss on one data set: held-out images choose steepness and epochs, then all of them are learned from."""
 
-    Attributes:
-        data: "digits", 1,000 images to learn from and 797 to test on, or "cifar100", 10,000 and 5,000.
-        p_k: The distribution of k.
-        ks: The k of the accuracies that are measured.
-        steepnesses: Choices for the top-k network.
-        hidden: Width of the one hidden layer.
-        epochs: The most that are tried.
-        validation: Share of the training images on which steepness and epochs are chosen.
-        tuning_seeds: Seeds of the runs that choose.
-        seeds: Seeds of the runs that are reported.
-    """
-
-    data: str = "digits"
-    p_k: tuple[float, ...] = (0.5, 0.0, 0.0, 0.0, 0.5)
-    ks: tuple[int, ...] = (1, 2, 3, 5)
-    steepnesses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    hidden: int = 64
-    epochs: int = 60
-    batch_size: int = 50
-    learning_rate: float = 1e-3
-    validation: float = 0.2
-    tuning_seeds: tuple[int, ...] = (100, 101)
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    data: str = option("auto", "The images; auto is cifar100, or digits where it is not there.",
+                       choices=("auto", "cifar100", "digits"))  # fmt: skip
+    loss: str = option("topk", "What is trained by.", choices=("topk", "softmax"))
+    p_k: tuple[float, ...] = option((0.5, 0.0, 0.0, 0.0, 0.5), "The distribution of k.", least=0.0)
+    ks: tuple[int, ...] = option((1, 2, 3, 5), "The k of the accuracies that are measured.", least=1)
+    steepnesses: tuple[float, ...] = option(
+        (0.5, 1.0, 2.0, 4.0, 8.0, 16.0), "Choices for the top-k network.", least=0.0
+    )
+    hidden: int = option(256, "Width of the hidden layer.", least=1)
+    epochs: int = option(20, "The most that are tried.", least=1)
+    batch_size: int = option(100, "Images a step.", least=1)
+    learning_rate: float = option(1e-3, "Of Adam.", least=0.0)
+    validation: float = option(0.2, "Share of the images on which steepness and epochs are chosen.", least=0.0)
+    tuning: int = option(2, "Networks that choose, for each steepness.", least=1)
+    repeats: int = option(5, "Networks that are tested.", least=1)
+    seed: int = option(0, "Of all of them.", least=0)
 
 
-DIGITS = Config()
-CIFAR100 = Config(data="cifar100", hidden=256, epochs=20, batch_size=100)
+class TopK(Task):
+    """A step trains one network: first those that choose steepness and epochs, then those that are tested."""
 
+    report = 1
 
-@dataclass(frozen=True)
-class Method:
-    """What one loss reached: the choices that validation made, and (seeds, ks) accuracies on the test images."""
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        kind = config.data
+        if kind == "auto":
+            kind = "cifar100" if available("cifar100") else "digits"
+        self.train, self.held = cifar100() if kind == "cifar100" else digits()
+        self.data = "CIFAR-100, a part of it, 8×8 pixels" if kind == "cifar100" else "scikit-learn's digits (stand-in)"
+        self.losses: list[Loss] = [nn.CrossEntropyLoss()]
+        if config.loss == "topk":
+            sorters = [softly.TopKNetwork(steepness=choice) for choice in config.steepnesses]
+            self.losses = [softly.TopKCrossEntropy(list(config.p_k), sorter, top1="softmax") for sorter in sorters]
+        self.steps = len(self.losses) * config.tuning + config.repeats
+        self.curves: list[list[list[float]]] = []
+        self.tested: list[list[float]] = []
 
-    name: str
-    steepness: float | None
-    epochs: int
-    accuracy: np.ndarray
+    def chosen(self) -> tuple[int, int]:
+        """The loss and the number of epochs that were best on held-out images, with k drawn from P_K."""
+        config = self.config
+        wanted = [config.p_k[k - 1] if k <= len(config.p_k) else 0.0 for k in config.ks]
+        whole = len(self.curves) // config.tuning
+        curves = np.array(self.curves[: whole * config.tuning]).reshape(whole, config.tuning, config.epochs, -1)
+        reached = curves.mean(1) @ wanted
+        choice, epoch = np.unravel_index(reached.argmax(), reached.shape)
+        return int(choice), int(epoch) + 1
 
+    def step(self, number: int) -> None:
+        config, first = self.config, 1000 * self.config.seed
+        choice, attempt = divmod(number, config.tuning)
+        if choice < len(self.losses):
+            pixels, labels = self.train
+            order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(first + 100 + attempt))
+            held, kept = order.tensor_split([round(config.validation * len(order))])
+            parts = (pixels[kept], labels[kept]), (pixels[held], labels[held])
+            _, curve = learn(config, self.losses[choice], *parts, config.epochs, first + 100 + attempt)
+            self.curves.append(curve.tolist())
+        else:
+            best, epochs = self.chosen()
+            seed = first + number - len(self.losses) * config.tuning
+            _, curve = learn(config, self.losses[best], self.train, self.held, epochs, seed)
+            self.tested.append(curve[-1].tolist())
 
-@dataclass(frozen=True)
-class Result:
-    config: Config
-    methods: tuple[Method, ...]
-    seconds: float
+    def measure(self) -> dict[str, float]:
+        """Accuracies on the test images in per cent, means over networks, and their deviation."""
+        found: dict[str, float] = {"networks": len(self.curves) + len(self.tested)}
+        if len(self.curves) >= self.config.tuning:
+            choice, found["epochs"] = self.chosen()
+            if self.config.loss == "topk":
+                found["steepness"] = self.config.steepnesses[choice]
+        if self.tested:
+            tested = 100 * np.array(self.tested)
+            spread = tested.std(0, ddof=1) if len(tested) > 1 else np.zeros(len(self.config.ks))
+            for k, mean, deviation in zip(self.config.ks, tested.mean(0).tolist(), spread.tolist(), strict=True):
+                found[f"top-{k}"], found[f"± {k}"] = mean, deviation
+        return found
 
-    def table(self) -> str:
-        """Mean ± standard deviation over seeds, in per cent, and the paired difference to the first method."""
-        lines = [
-            "| loss | steepness | epochs | " + " | ".join(f"top-{k}" for k in self.config.ks) + " |",
-            "|---" * (3 + len(self.config.ks)) + "|",
-        ]
-        for method in self.methods:
-            steepness = "" if method.steepness is None else f"{method.steepness:g}"
-            lines.append(f"| {method.name} | {steepness} | {method.epochs} | {_spread(method.accuracy)} |")
-        for method in self.methods[1:]:
-            lines.append(f"| difference | | | {_spread(method.accuracy - self.methods[0].accuracy, '+')} |")
-        return "\n".join(lines)
+    def state(self) -> Any:
+        return {"curves": self.curves, "tested": self.tested}
 
+    def load(self, state: Any) -> None:
+        self.curves, self.tested = state["curves"], state["tested"]
 
-def _spread(accuracy: np.ndarray, sign: str = "") -> str:
-    percent = 100 * accuracy
-    std = percent.std(0, ddof=1) if len(percent) > 1 else np.zeros(percent.shape[1])
-    return " | ".join(f"{m:{sign}.2f} ± {s:.2f}" for m, s in zip(percent.mean(0), std, strict=True))
-
-
-def run(config: Config) -> Result:
-    """Choose steepness and epochs on a part of the training images, then train on all of them and test."""
-    started = time.perf_counter()
-    train, test = DATA[config.data]()
-    p_k = list(config.p_k)
-    losses: dict[tuple[str, float | None], Loss] = {("softmax", None): nn.CrossEntropyLoss()}
-    for choice in config.steepnesses:
-        sorter = softly.TopKNetwork(steepness=choice)
-        losses["top-k", choice] = softly.TopKCrossEntropy(p_k, sorter, top1="softmax")
-    methods = []
-    for name in ("softmax", "top-k"):
-        choices = [(_tune(config, loss, train), key[1]) for key, loss in losses.items() if key[0] == name]
-        (_, epochs), steepness = max(choices, key=lambda tuned: tuned[0][0])
-        loss = losses[name, steepness]
-        accuracy = [learn(config, loss, train, test, epochs, seed)[1][-1] for seed in config.seeds]
-        methods.append(Method(name, steepness, epochs, np.stack(accuracy)))
-    return Result(config, tuple(methods), time.perf_counter() - started)
-
-
-def _tune(config: Config, loss: Loss, train: Part) -> tuple[float, int]:
-    """The best accuracy on held-out images, with k drawn from P_K, and the number of epochs that gave it."""
-    images, labels = train
-    curves = []
-    for seed in config.tuning_seeds:
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-        held, kept = order.tensor_split([round(config.validation * len(order))])
-        parts = (images[kept], labels[kept]), (images[held], labels[held])
-        curves.append(learn(config, loss, *parts, config.epochs, seed)[1])
-    wanted = [config.p_k[k - 1] if k <= len(config.p_k) else 0.0 for k in config.ks]
-    curve = np.mean(curves, 0) @ wanted
-    return curve.max(), int(curve.argmax()) + 1
+    def pictures(self) -> dict[str, Figure]:
+        figure = Figure(figsize=(6, 3), layout="constrained")
+        axes = figure.subplots()
+        choice, epochs = self.chosen()
+        tuning = self.config.tuning
+        mean = 100 * np.mean(self.curves[choice * tuning : (choice + 1) * tuning], 0)
+        for column, k in enumerate(self.config.ks):
+            axes.plot(np.arange(1, len(mean) + 1), mean[:, column], label=f"top-{k}")
+        axes.axvline(epochs, color="grey", linewidth=0.8)
+        axes.set_xlabel("epochs")
+        axes.legend()
+        return {"Accuracy on held-out images; the line is the number of epochs that was chosen.": figure}
 
 
 def learn(config: Config, loss: Loss, train: Part, test: Part, epochs: int, seed: int) -> tuple[nn.Module, np.ndarray]:
@@ -149,36 +144,34 @@ def learn(config: Config, loss: Loss, train: Part, test: Part, epochs: int, seed
 def digits() -> tuple[Part, Part]:
     """Scikit-learn's handwritten digits; those at the end are by other writers."""
     data = load_digits()
-    images, labels = torch.tensor(data.data / 16.0, dtype=torch.float32), torch.tensor(data.target)
-    return (images[:1000], labels[:1000]), (images[1000:], labels[1000:])
+    pixels, labels = torch.tensor(data.data / 16.0, dtype=torch.float32), torch.tensor(data.target)
+    return (pixels[:1000], labels[:1000]), (pixels[1000:], labels[1000:])
 
 
 def cifar100() -> tuple[Part, Part]:
-    """The first 10,000 training and 5,000 test images of the folder SOFTLY_DATA, reduced to 8×8 pixels."""
-    if "SOFTLY_DATA" not in os.environ:
-        raise FileNotFoundError("CIFAR-100 is read from the folder that the environment variable SOFTLY_DATA names.")
-    folder = Path(os.environ["SOFTLY_DATA"]) / "cifar100"
-    (train, labels), (test, test_labels) = _sheets(folder, "train", 2), _sheets(folder, "test", 1)
-    mean, std = train.mean(0), train.std(0)
-    return ((train - mean) / std, labels), ((test - mean) / std, test_labels)
+    """The images that there are, reduced to 8×8 pixels."""
+    parts = []
+    for pixels, labels in images.cifar100():
+        reduced = (pixels.reshape(-1, 8, 4, 8, 4, 3).double().mean((2, 4)) / 255.0).float()
+        parts.append((reduced.permute(0, 3, 1, 2).flatten(1), labels))
+    mean, std = parts[0][0].mean(0), parts[0][0].std(0)
+    (x, y), (u, v) = parts
+    return ((x - mean) / std, y), ((u - mean) / std, v)
 
 
-def _sheets(folder: Path, part: str, number: int) -> Part:
-    from PIL import Image
-
-    blocks = []
-    for sheet in range(number):
-        pixels = np.asarray(Image.open(folder / f"cifar100_{part}_{sheet:02d}.webp").convert("RGB"))
-        images = pixels.reshape(50, 32, 100, 32, 3).transpose(0, 2, 4, 1, 3).reshape(-1, 3, 8, 4, 8, 4)
-        blocks.append(torch.tensor(images.mean((3, 5)) / 255.0, dtype=torch.float32).flatten(1))
-    result = torch.cat(blocks)
-    with (folder / f"cifar100_{part}_labels.csv").open() as file:
-        labels = torch.tensor([int(row["label"]) for row in csv.DictReader(file)][: len(result)])
-    return result, labels
-
-
-DATA = {"digits": digits, "cifar100": cifar100}
-
-
-if __name__ == "__main__":
-    print_tables(run, (DIGITS, CIFAR100), [CIFAR100])
+EXPERIMENT = Experiment(
+    name="topk",
+    summary="Classify images by a cross-entropy with k drawn from P_K.",
+    chapter=4,
+    config=Config,
+    start=TopK,
+    presets={
+        "quick": {
+            "data": "digits", "hidden": 32, "epochs": 5, "batch_size": 50,
+            "steepnesses": (1.0, 4.0), "tuning": 1, "repeats": 2,
+        },
+        "standard": {},
+        "full": {},
+    },
+    compared={preset: {"loss": ("softmax", "topk")} for preset in ("quick", "standard", "full")},
+)  # fmt: skip

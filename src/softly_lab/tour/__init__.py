@@ -4,7 +4,6 @@ A stop is a module in this package with a function ``visit() -> Visit``, and a l
 """
 
 import importlib
-import os
 import time
 import traceback
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from softly_lab.files import write
 from softly_lab.tour.page import Section, render
 from softly_lab.tour.plots import STYLE
 
@@ -84,15 +84,3 @@ def visit(stop: Stop) -> Section:
     except Exception:
         result, error = None, traceback.format_exc()
     return Section(stop.title, stop.module, result, error, time.perf_counter() - started)
-
-
-def write(path: Path, text: str) -> Path:
-    """Write a file so that a reader sees the old or the new one and nothing between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path

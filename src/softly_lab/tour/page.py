@@ -36,6 +36,7 @@ def render(sections: Sequence[Section], *, seconds: float) -> str:
     """The whole page."""
     template = Template(resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     return template.substitute(
+        style=resources.files("softly_lab").joinpath("page.css").read_text(encoding="utf-8"),
         tagline=escape(softly.__doc__ or ""),
         contents="\n".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections),
         sections="\n".join(map(_section, sections)),

@@ -1,0 +1,208 @@
+"""The report: runs beside the thesis' tables, with curves and pictures, on one HTML page that needs nothing else."""
+
+import base64
+import itertools
+import json
+import statistics
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import matplotlib
+import torch
+
+import softly
+from softly_lab.runner import Result, load
+from softly_lab.tour.plots import STYLE, panels, svg
+
+MOST_PICTURES = 8  # of one experiment
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell of the thesis: what it is called, which runs are of its kind, and its numbers, in the order of metrics."""
+
+    label: str
+    config: Mapping[str, Any]
+    published: Sequence[float]
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of the thesis.
+
+    Attributes:
+        title, source: What it shows, and where it stands.
+        experiment: Whose runs it is compared with.
+        data: A part of the name of their data.
+        metrics: Names of what is measured.
+        unit: In which unit.
+    """
+
+    title: str
+    source: str
+    experiment: str
+    metrics: Sequence[str]
+    rows: Sequence[Row]
+    data: str = ""
+    unit: str = ""
+
+    def has(self, row: Row, run: Result) -> bool:
+        """Whether a run is of a row's kind."""
+        if run.experiment != self.experiment or self.data not in run.data:
+            return False
+        return all(run.config.get(name) == value for name, value in row.config.items())
+
+
+def tables() -> list[PublishedTable]:
+    """All that the thesis published and softly can run."""
+    found = []
+    for path in sorted(resources.files("softly_lab.tables").iterdir(), key=lambda path: path.name):
+        if path.name.endswith(".toml"):
+            for table in tomllib.loads(path.read_text(encoding="utf-8"))["table"]:
+                rows = [Row(**row) for row in table.pop("row")]
+                found.append(PublishedTable(**table, rows=rows))
+    return found
+
+
+def collect(paths: Iterable[Path]) -> list[Result]:
+    """The finished runs in folders and below them."""
+    found: dict[Path, Result] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise ValueError(f"{path}: there is no such folder.")
+        for result in sorted(path.rglob("result.json")):
+            found[result.parent.resolve()] = load(result.parent)
+    if not found:
+        raise ValueError("there are no finished runs in these folders.")
+    return list(found.values())
+
+
+def render(runs: Sequence[Result]) -> str:
+    """The whole page."""
+    names = list(dict.fromkeys(run.experiment for run in runs))
+    with matplotlib.rc_context(STYLE):
+        sections = [_section(name, [run for run in runs if run.experiment == name]) for name in names]
+    template = Template(resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
+    minutes = sum(run.minutes for run in runs)
+    return template.substitute(
+        style=resources.files("softly_lab").joinpath("page.css").read_text(encoding="utf-8"),
+        contents="\n".join(f'<a href="#{name}">{escape(name)}</a>' for name in names),
+        sections="\n".join(sections),
+        colophon=escape(
+            f"{len(runs)} runs, {minutes:.1f} minutes · softly {softly.__version__} · torch {torch.__version__}"
+        ),
+    )
+
+
+def _section(name: str, runs: Sequence[Result]) -> str:
+    parts = [f"<h2>{escape(name)}</h2>"]
+    matched: set[int] = set()
+    for table in tables():
+        groups = {row.label: [run for run in runs if table.has(row, run)] for row in table.rows}
+        if any(groups.values()):
+            parts.append(_compared(table, groups))
+            matched |= {id(run) for group in groups.values() for run in group}
+    others = [run for run in runs if id(run) not in matched]
+    if others:
+        parts.append(_listed(others))
+    parts += [_curves(name, runs), _pictures(runs)]
+    return f'<section id="{escape(name)}">\n' + "\n".join(part for part in parts if part) + "\n</section>"
+
+
+def _kinds(runs: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
+    """Runs that differ by nothing but their seed."""
+    groups = defaultdict(list)
+    for run in runs:
+        options = json.dumps({k: v for k, v in run.config.items() if k != "seed"}, sort_keys=True)
+        groups[run.preset, run.data, options].append(run)
+    return dict(groups)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation, to as many digits as are worth reading."""
+    mean = statistics.fmean(values)
+    text = f"{mean:.2f}" if abs(mean) >= 1 else f"{mean:.3f}"
+    return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> str:
+    head = "".join(f"<th>{escape(metric)}, thesis<th>ours" for metric in table.metrics)
+    lines = []
+    for row in table.rows:
+        thesis = [f"{value:g}" for value in row.published]
+        if not groups[row.label]:
+            cells = "".join(f"<td>{value}<td class=none>not run" for value in thesis)
+            lines.append(f"<tr class=none><td>{escape(row.label)}{cells}<td><td>")
+        for (preset, data, _), runs in _kinds(groups[row.label]).items():
+            ours = [spread([run.final[metric] for run in runs]) for metric in table.metrics]
+            cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(thesis, ours, strict=True))
+            count = f"{len(runs)} seed{'s' * (len(runs) > 1)}, {preset}"
+            lines.append(f"<tr><td>{escape(row.label)}{cells}<td>{count}<td>{escape(data)}")
+    title = f"<h3>{escape(table.title)}</h3><p>{escape(table.source)}; {escape(table.unit)}.</p>"
+    return f"{title}<div class=table><table><tr><th>{head}<th>runs<th>data\n" + "\n".join(lines) + "</table></div>"
+
+
+def _listed(runs: Sequence[Result]) -> str:
+    """Runs that the thesis has no number for."""
+    names = list(dict.fromkeys(itertools.chain.from_iterable(run.final for run in runs)))
+    names = [name for name in names if name not in ("step", "minutes")]
+    kinds = list(_kinds(runs).items())
+    options = [json.loads(key[2]) for key, _ in kinds]
+    differing = [name for name in options[0] if len({json.dumps(o.get(name)) for o in options}) > 1]
+    lines = []
+    for ((preset, data, _), group), chosen in zip(kinds, options, strict=True):
+        what = ", ".join(f"{name} {chosen[name]}" for name in differing) or "as the preset has it"
+        cells = "".join(
+            f"<td>{spread([run.final[name] for run in group])}" if name in group[0].final else "<td>" for name in names
+        )
+        lines.append(f"<tr><td>{escape(what)}{cells}<td>{len(group)}, {preset}<td>{escape(data)}")
+    head = "".join(f"<th>{escape(name)}" for name in names)
+    return f"<div class=table><table><tr><th>options{head}<th>runs<th>data\n" + "\n".join(lines) + "</table></div>"
+
+
+def _curves(name: str, runs: Sequence[Result]) -> str:
+    """Every measurement against the steps, a line for each run."""
+    usable = [run for run in runs if len(run.metrics) > 1]
+    metrics = [m for m in (usable[0].final if usable else {}) if m not in ("step", "minutes") and not m.startswith("±")]
+    if not metrics:
+        return ""
+    metrics = metrics[:4]
+    figure, axes = panels(1, len(metrics), height=2.6, share=False)
+    kinds = _kinds(usable)
+    options = [json.loads(key[2]) for key in kinds]
+    differing = [o for o in options[0] if len({json.dumps(other.get(o)) for other in options}) > 1]
+    for number, (key, group) in enumerate(kinds.items()):
+        label = ", ".join(str(json.loads(key[2])[o]) for o in differing[:3])
+        for run, (axis, metric) in itertools.product(group, zip(axes, metrics, strict=True)):
+            points = [(line["step"], line[metric]) for line in run.metrics if metric in line]
+            axis.plot(
+                *zip(*points, strict=True), color=f"C{number % 6}", label=label if run is group[0] else None, alpha=0.9
+            )
+    for axis, metric in zip(axes, metrics, strict=True):
+        axis.set_title(metric)
+        axis.set_xlabel("step")
+    if differing and len(kinds) <= 10:
+        axes[-1].legend(fontsize=7)
+    caption = "<figcaption>Every run, step by step.</figcaption>"
+    return f"<figure><div class=drawing>{svg(figure, f'{name}-curves')}</div>{caption}</figure>"
+
+
+def _pictures(runs: Sequence[Result]) -> str:
+    found = []
+    for run in runs:
+        if run.folder is None:
+            continue
+        captions = json.loads((run.folder / "result.json").read_text())["pictures"]
+        for name, caption in captions.items():
+            content = base64.b64encode((run.folder / "pictures" / name).read_bytes()).decode()
+            alt = escape(f"{caption} ({run.folder.name})")
+            image = f'<img src="data:image/png;base64,{content}" alt="{alt}" loading="lazy">'
+            found.append(f"<figure>{image}<figcaption>{alt}</figcaption></figure>")
+    return "<div class=pictures>" + "\n".join(found[:MOST_PICTURES]) + "</div>" if found else ""

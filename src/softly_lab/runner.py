@@ -1,0 +1,348 @@
+"""Runs of experiments: a config and a seed in, a folder with all that was measured out.
+
+An experiment is a frozen config and a `Task`, which works in steps. What a step draws at random follows from the seed
+and the number of the step, so that a run that was killed goes on as if nothing had happened.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import io
+import json
+import platform
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import softly
+from softly_lab.files import Lines, load_state, read_lines, save_state, write
+
+PRESETS = ("quick", "standard", "full")
+
+
+class Task(ABC):
+    """What a run does.
+
+    Attributes:
+        steps: How many there are.
+        report: Steps between two measurements.
+        data: What was learned from, for tables; with the word "stand-in" where it is one.
+    """
+
+    steps: int
+    report: int
+    data: str
+
+    @abstractmethod
+    def step(self, number: int) -> None:
+        """Do step ``number``, from 0; what it draws at random it draws from torch's own generator."""
+
+    @abstractmethod
+    def measure(self) -> dict[str, float]:
+        """What has been reached; called every ``report`` steps, and at the end."""
+
+    @abstractmethod
+    def state(self) -> Any:
+        """All that changes from step to step: tensors, numbers and texts in lists and dictionaries."""
+
+    @abstractmethod
+    def load(self, state: Any) -> None:
+        """Go back to where `state` was called."""
+
+    def pictures(self) -> dict[str, Any]:
+        """Figures of matplotlib by their captions, drawn at the end."""
+        return {}
+
+
+def option(default: Any, help: str, *, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
+    """A field of a config: its default, what it is, and what it may be."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices, "least": least})
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """An experiment of the thesis.
+
+    Attributes:
+        name: Of the module that has it, with hyphens.
+        summary: One line on what it does.
+        chapter: Where in the thesis.
+        config: The frozen dataclass of its options; one of them is ``seed``.
+        start: Makes the task of a config.
+        presets: By "quick", "standard" and "full", what differs from the config's defaults.
+        compared: By presets, options and the values that are compared when all experiments are reproduced.
+    """
+
+    name: str
+    summary: str
+    chapter: int
+    config: type
+    start: Callable[[Any], Task]
+    presets: Mapping[str, Mapping[str, Any]]
+    compared: Mapping[str, Mapping[str, Sequence[Any]]] = dataclasses.field(default_factory=dict)
+
+    def configure(self, preset: str = "quick", **options: Any) -> Any:
+        """The config of a preset with other options; refuses what they can't be."""
+        if preset not in self.presets:
+            raise ValueError(f"{self.name}: preset must be one of {', '.join(self.presets)}, got {preset!r}.")
+        known = {field.name: field for field in dataclasses.fields(self.config)}
+        for name in options:
+            if name not in known:
+                raise ValueError(f"{self.name}: there is no option {name!r}; there are {', '.join(known)}.")
+        config = self.config(**{**self.presets[preset], **options})
+        for name, field in known.items():
+            self._check(name, getattr(config, name), field.metadata)
+        return config
+
+    def _check(self, name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+        choices, least = metadata.get("choices"), metadata.get("least")
+        for one in value if isinstance(value, tuple) else (value,):
+            if choices and one is not None and one not in choices:
+                raise ValueError(f"{self.name}: {name} must be one of {', '.join(choices)}, got {one!r}.")
+            if least is not None and one is not None and one < least:
+                raise ValueError(f"{self.name}: {name} must be at least {least:g}, got {one}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run reached.
+
+    Attributes:
+        experiment, preset, data: Which experiment, and on what.
+        config: Its options.
+        metrics: All that was measured, oldest first; the last one counts.
+        minutes: How long it took, without breaks.
+        folder: Where it is; None where nothing was kept.
+    """
+
+    experiment: str
+    preset: str
+    data: str
+    config: dict[str, Any]
+    metrics: tuple[dict[str, Any], ...]
+    minutes: float
+    folder: Path | None
+
+    @property
+    def final(self) -> dict[str, Any]:
+        return self.metrics[-1]
+
+
+class StoppedError(Exception):
+    """A run was asked to stop, and did so after a step; its folder has all that it did."""
+
+    def __init__(self, step: int, steps: int) -> None:
+        super().__init__(f"stopped after step {step} of {steps}")
+        self.step, self.steps = step, steps
+
+
+# Told of every step: its number, the number of all, and what was measured last.
+Watch = Callable[[int, int, Mapping[str, Any]], None]
+
+
+def run(
+    experiment: Experiment,
+    config: Any,
+    folder: Path | None = None,
+    *,
+    preset: str = "quick",
+    resume: bool = False,
+    watch: Watch | None = None,
+    listeners: tuple[Callable[[Mapping[str, Any]], None], ...] = (),
+) -> Result:
+    """Run an experiment, or go on with a run that was interrupted.
+
+    Args:
+        experiment, config, preset: What to run.
+        folder: Where config, metrics, checkpoints and pictures go; without it nothing is kept.
+        resume: Go on with what the folder has. Without it, a folder that has a run is an error.
+        watch: Told of every step.
+        listeners: Told of every measurement.
+    """
+    if folder is None:
+        return _run(experiment, config, preset, None, watch, listeners)
+    with _locked(folder):
+        kept = _Kept(folder, experiment, config, preset, resume)
+        return kept.result() if kept.finished else _run(experiment, config, preset, kept, watch, listeners)
+
+
+def _run(
+    experiment: Experiment,
+    config: Any,
+    preset: str,
+    kept: "_Kept | None",
+    watch: Watch | None,
+    listeners: tuple[Callable[[Mapping[str, Any]], None], ...],
+) -> Result:
+    torch.manual_seed(_seed(config.seed, -1))
+    task = experiment.start(config)
+    done, before = (0, 0.0) if kept is None else kept.restore(task)
+    metrics = [] if kept is None else kept.lines.read()
+    last = metrics[-1] if metrics else {}
+    started = saved = time.monotonic()
+    with _interruptible() as interrupted:
+        for number in range(done, task.steps):
+            torch.manual_seed(_seed(config.seed, number))
+            task.step(number)
+            done, now = number + 1, time.monotonic()
+            minutes = before + (now - started) / 60
+            if done % task.report == 0 or done == task.steps:
+                last = {"step": done, **task.measure(), "minutes": round(minutes, 4)}
+                metrics.append(last)
+                if kept is not None:
+                    kept.save(task, done, minutes, last)
+                for listener in listeners:
+                    listener(last)
+                saved = now
+            elif kept is not None and (interrupted() or now - saved > 60):
+                kept.save(task, done, minutes, None)
+                saved = now
+            if watch is not None:
+                watch(done, task.steps, last)
+            if interrupted() and done < task.steps:
+                raise StoppedError(done, task.steps)
+    minutes = before + (time.monotonic() - started) / 60
+    result = Result(
+        experiment.name,
+        preset,
+        task.data,
+        _plain(config),
+        tuple(metrics),
+        minutes,
+        None if kept is None else kept.folder,
+    )
+    if kept is not None:
+        kept.finish(result, task.pictures())
+    return result
+
+
+def _seed(seed: int, step: int) -> int:
+    digest = hashlib.blake2b(f"{seed} {step}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C asks to stop after the step, the second one stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not the main thread, which alone is told
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Two processes never write to one folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"{folder}: another process is running here.") from None
+        yield
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """The config as it comes back from JSON."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+class _Kept:
+    """The folder of a run: config.json, metrics.jsonl, checkpoints/, and at the end result.json and pictures/."""
+
+    def __init__(self, folder: Path, experiment: Experiment, config: Any, preset: str, resume: bool) -> None:
+        self.folder = folder
+        self.checkpoint = folder / "checkpoints" / "last.safetensors"
+        described = {"experiment": experiment.name, "preset": preset, "config": _plain(config)}
+        path = folder / "config.json"
+        if path.exists():
+            if not resume:
+                raise ValueError(f"{folder} has a run already: go on with --resume, or choose another folder.")
+            self._same(path, described)
+        else:
+            versions = {"softly": softly.__version__, "torch": torch.__version__, "python": platform.python_version()}
+            write(path, json.dumps({**described, "versions": versions}, indent=2) + "\n")
+        self.lines = Lines(folder / "metrics.jsonl")
+        self.finished = (folder / "result.json").exists()
+
+    def _same(self, path: Path, described: Mapping[str, Any]) -> None:
+        try:
+            found = json.loads(path.read_text())
+            ours, theirs = {**described, **described["config"]}, {**found, **found["config"]}
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: this is no config of a run: {error}.") from None
+        other = [f"{k} {theirs.get(k)!r}, not {v!r}" for k, v in ours.items() if k != "config" and theirs.get(k) != v]
+        if other:
+            raise ValueError(f"{self.folder} has a run with other options ({'; '.join(other)}).")
+
+    def restore(self, task: Task) -> tuple[int, float]:
+        """Load the last checkpoint; the steps done and the minutes they took."""
+        if not self.checkpoint.exists():
+            return 0, 0.0
+        kept = load_state(self.checkpoint)
+        task.load(kept["task"])
+        # Killed between checkpoint and line: the line was saved with the checkpoint.
+        line, lines = kept["line"], self.lines.read()
+        if line is not None and (not lines or lines[-1]["step"] < line["step"]):
+            self.lines.append(line)
+        return kept["done"], kept["minutes"]
+
+    def save(self, task: Task, done: int, minutes: float, line: Mapping[str, Any] | None) -> None:
+        """A checkpoint first, and then the line of what was measured there: no line without its checkpoint."""
+        save_state(self.checkpoint, {"task": task.state(), "done": done, "minutes": minutes, "line": line})
+        if line is not None:
+            self.lines.append(line)
+
+    def finish(self, result: Result, pictures: Mapping[str, Any]) -> None:
+        names = {}
+        for number, (caption, figure) in enumerate(pictures.items()):
+            content = io.BytesIO()
+            figure.savefig(content, format="png", dpi=150)
+            names[f"{number}.png"] = caption
+            write(self.folder / "pictures" / f"{number}.png", content.getvalue())
+        described = {"data": result.data, "minutes": result.minutes, "final": result.final, "pictures": names}
+        write(self.folder / "result.json", json.dumps(described, indent=2) + "\n")
+
+    def result(self) -> Result:
+        return load(self.folder)
+
+
+def load(folder: Path) -> Result:
+    """A finished run; raises ValueError where there is none."""
+    try:
+        described = json.loads((folder / "config.json").read_text())
+        ended = json.loads((folder / "result.json").read_text())
+        metrics = tuple(read_lines(folder / "metrics.jsonl"))
+        return Result(
+            described["experiment"],
+            described["preset"],
+            ended["data"],
+            described["config"],
+            metrics,
+            ended["minutes"],
+            folder,
+        )
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{folder}: there is no finished run here, since {Path(error.filename).name} is missing."
+        ) from None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: this is no run: {error}.") from None

@@ -1,0 +1,94 @@
+"""Every experiment runs offline in its quick preset, learns something, and goes on after an interruption."""
+
+import dataclasses
+import os
+
+import pytest
+
+from softly_lab import experiments, runner
+
+# What quick runs reach at least, far above chance.
+REACHED = {
+    "sorting": ("EM", 10.0),
+    "topk": ("top-1", 30.0),
+    "logic": ("discretized", 60.0),
+    "ranking": ("NDCG@10", 0.7),
+}
+
+
+class InterruptedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_quick_runs_learn_and_go_on_as_if_never_interrupted(name, tmp_path, monkeypatch):
+    experiment = experiments.get(name)
+    config = experiment.configure("quick")
+    whole = runner.run(experiment, config, tmp_path / "whole")
+    metric, least = REACHED[name]
+    assert whole.final[metric] > least
+    assert whole.data
+    assert (tmp_path / "whole" / "pictures" / "0.png").exists()
+
+    def stop(step, steps, last):
+        if step > steps // 2 and last:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        runner.run(experiment, config, tmp_path / "broken", watch=stop)
+    again = runner.run(experiment, config, tmp_path / "broken", resume=True)
+    for one, two in zip(whole.metrics, again.metrics, strict=True):
+        assert {k: v for k, v in one.items() if k != "minutes"} == {k: v for k, v in two.items() if k != "minutes"}
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_presets(name):
+    experiment = experiments.get(name)
+    assert experiment.name == name
+    assert list(experiment.presets) == list(runner.PRESETS)
+    for preset in experiment.presets:
+        config = experiment.configure(preset)
+        assert config.seed == 0
+    for field in dataclasses.fields(experiment.config):
+        assert field.metadata["help"].endswith(".")
+
+
+def test_unknown_experiments_are_refused():
+    with pytest.raises(ValueError, match="there is no experiment 'sortin'; there are sorting,"):
+        experiments.get("sortin")
+
+
+@pytest.mark.parametrize("sorter", experiments.get("sorting").config.__dataclass_fields__["sorter"].metadata["choices"])
+def test_every_sorter_trains(sorter):
+    experiment = experiments.get("sorting")
+    config = experiment.configure("quick", sorter=sorter, steps=40, report=20, test_lists=100)
+    result = runner.run(experiment, config)
+    assert result.metrics[-1]["loss"] < result.metrics[0]["loss"] * 1.05
+
+
+def test_steepness_of_the_chapter():
+    sorting = experiments.importlib.import_module("softly_lab.experiments.sorting")
+    config = experiments.get("sorting").configure
+    assert sorting.steepness(config("full", distribution="logistic")) == 30
+    assert sorting.steepness(config("full", distribution="reciprocal")) == 120  # half of softly's unit
+    assert sorting.steepness(config("full", distribution="logistic", art=0.25)) == pytest.approx(20 ** (4 / 3))
+    assert sorting.steepness(config("full", sorter="bitonic", n=32, distribution="optimal")) == 25
+    assert sorting.steepness(config("full", sorter="softsort")) == "auto"
+
+
+@pytest.mark.skipif("SOFTLY_DATA" not in os.environ, reason="SOFTLY_DATA names no folder")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sorting", {"data": "mnist", "half": True, "steps": 4, "report": 4, "test_lists": 100}),
+        ("sorting", {"data": "svhn", "channels": (4, 8), "steps": 2, "report": 2, "batch_size": 4, "test_lists": 100}),
+        ("logic", {"data": "monk1", "epochs": 20, "hard_epochs": 2, "select": True, "attempts": 2}),
+        ("logic", {"data": "breast_cancer", "epochs": 3}),
+        ("topk", {"data": "cifar100", "epochs": 1, "hidden": 16}),
+        ("ranking", {"data": "lightgbm", "epochs": 1}),
+    ],
+)
+def test_real_data(name, options):
+    experiment = experiments.get(name)
+    result = runner.run(experiment, experiment.configure("quick", **options))
+    assert "stand-in" not in result.data

@@ -1,0 +1,69 @@
+"""The report has what the thesis published and what was run, and opens in a browser."""
+
+import re
+import subprocess
+
+import judges
+import pytest
+
+from softly_lab import experiments, report, runner
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    experiment = experiments.get("sorting")
+    for seed in (0, 1):
+        config = experiment.configure("quick", steps=20, report=10, test_lists=100, seed=seed)
+        runner.run(experiment, config, folder / f"sorting-{seed}")
+    ranking = experiments.get("ranking")
+    runner.run(ranking, ranking.configure("quick", epochs=2), folder / "ranking")
+    return folder
+
+
+def test_every_published_row_can_be_run():
+    for table in report.tables():
+        experiment = experiments.get(table.experiment)
+        labels = [row.label for row in table.rows]
+        assert len(set(labels)) == len(labels)
+        for row in table.rows:
+            experiment.configure(
+                "standard", **{k: tuple(v) if isinstance(v, list) else v for k, v in row.config.items()}
+            )
+            assert len(row.published) == len(table.metrics)
+            assert table.source.startswith("chapter")
+
+
+def test_the_page(runs):
+    found = report.collect([runs, runs / "ranking"])
+    assert len(found) == 3
+    page = report.render(found)
+    row = next(line for line in page.splitlines() if line.startswith("<tr><td>Network, Cauchy, n = 5"))
+    assert "<td>84.9<td><b>" in row
+    assert "2 seeds, quick" in row
+    assert "stand-in for MNIST" in row
+    assert "not run" in page
+    assert page.count("data:image/png;base64,") == 3
+    assert not re.search(r"""(src|href)=["']?http""", page)
+
+
+def test_folders_without_runs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no finished runs"):
+        report.collect([tmp_path])
+    with pytest.raises(ValueError, match="no such folder"):
+        report.collect([tmp_path / "none"])
+    (tmp_path / "result.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"config.json is missing"):
+        report.collect([tmp_path])
+
+
+@judges.needs("chromium")
+def test_a_browser_shows_it(runs, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(report.render(report.collect([runs])))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = ["chromium", *options, "--enable-logging=stderr", "--dump-dom", path.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("<svg") == 2
+    assert "Uncaught" not in shown.stderr

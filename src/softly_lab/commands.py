@@ -7,6 +7,7 @@ import typer
 
 import softly
 from softly_lab import run_commands
+from softly_lab.data_commands import data
 from softly_lab.logic_commands import logic
 
 commands = typer.Typer(
@@ -24,6 +25,7 @@ commands.command(
 commands.command("sweep")(run_commands.sweep)
 commands.command("report")(run_commands.write_report)
 commands.command("reproduce")(run_commands.reproduce)
+commands.add_typer(data, name="data")
 commands.add_typer(logic, name="logic")
 
 

@@ -130,11 +130,16 @@ def test_tables_are_read(tmp_path, monkeypatch):
 
 def test_missing_data_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("SOFTLY_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match="mnist is read from the folder"):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(FileNotFoundError, match=r"mnist is not there: SOFTLY_DATA names no .*softly data fetch mnist"):
         folder("mnist")
     monkeypatch.setenv("SOFTLY_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no folder mnist"):
+    with pytest.raises(FileNotFoundError, match="has no folder mnist"):
         folder("mnist")
+    (tmp_path / "cache" / "softly" / "data" / "mnist").mkdir(parents=True)
+    assert folder("mnist").parts[-2:] == ("data", "mnist")
+    (tmp_path / "mnist").mkdir()
+    assert folder("mnist") == tmp_path / "mnist"
 
 
 @real_data

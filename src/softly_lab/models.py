@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 
-def scorer(shape: Sequence[int], channels: Sequence[int] = (32, 64)) -> nn.Sequential:
-    """The network of the sorting tasks (chapters 2 and 3): images of ``shape`` (channels, height, width) to numbers.
+def convolutional(shape: Sequence[int], outputs: int, channels: Sequence[int] = (32, 64)) -> nn.Sequential:
+    """The network of chapters 2 and 3: images of ``shape`` (channels, height, width) to so many numbers.
 
     Convolutions of 5×5 with as many channels as given, each with a ReLU and a maximum over 2×2, then a layer of 64.
     """
@@ -19,4 +19,4 @@ def scorer(shape: Sequence[int], channels: Sequence[int] = (32, 64)) -> nn.Seque
     body = nn.Sequential(*layers, nn.Flatten())
     with torch.no_grad():
         features = body(torch.zeros(1, *shape)).shape[1]
-    return nn.Sequential(body, nn.Linear(features, 64), nn.ReLU(), nn.Linear(64, 1), nn.Flatten(0))
+    return nn.Sequential(body, nn.Linear(features, 64), nn.ReLU(), nn.Linear(64, outputs))

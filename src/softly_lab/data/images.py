@@ -1,4 +1,4 @@
-"""MNIST, CIFAR-10, CIFAR-100 and SVHN."""
+"""MNIST, EMNIST, CIFAR-10, CIFAR-100 and SVHN."""
 
 import csv
 import gzip
@@ -29,6 +29,17 @@ def mnist() -> tuple[Part, Part]:
     for name in ("train", "t10k"):
         images, labels = (_idx(path / f"{name}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
         parts.append((torch.tensor(images), torch.tensor(labels).long()))
+    return parts[0], parts[1]
+
+
+def emnist_letters() -> tuple[Part, Part]:
+    """124,800 letters to learn from and 20,800 to test on, (n, 28, 28), upright; labels from 0, which is A."""
+    path = folder("emnist-letters")
+    parts = []
+    for name in ("train", "test"):
+        prefix = f"emnist-letters-{name}"
+        pixels, labels = (_idx(path / f"{prefix}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+        parts.append((torch.tensor(pixels).transpose(1, 2), torch.tensor(labels).long() - 1))
     return parts[0], parts[1]
 
 

@@ -4,7 +4,7 @@ import importlib
 
 from softly_lab.runner import Experiment
 
-NAMES = ("sorting", "topk", "logic", "ranking")
+NAMES = ("levenshtein", "sorting", "topk", "logic", "ranking")
 
 
 def get(name: str) -> Experiment:

@@ -11,7 +11,7 @@ from torch import Tensor
 import softly
 from softly.sorting import Sorter, metrics
 from softly_lab.data import available, numbers
-from softly_lab.models import scorer
+from softly_lab.models import convolutional
 from softly_lab.runner import Experiment, option
 from softly_lab.training import Training
 
@@ -113,7 +113,7 @@ class Sorting(Training):
             "digits": "scikit-learn's digits, four of them (stand-in for MNIST)",
         }[kind]
         channels = config.channels if kind != "svhn" else (*config.channels, *(4 * c for c in config.channels))
-        self.model = scorer(self.train.shape, channels)
+        self.model = convolutional(self.train.shape, 1, channels)
         self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
         self.sorter = None if config.sorter == "bubble_sort" else make_sorter(config)
         self.bubble_sort = softly.algorithms.library.bubble_sort.using(steepness=float(config.beta or 8.0)).tape()

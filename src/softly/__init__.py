@@ -1,6 +1,6 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import algorithms, distributions, logic, native, selection, sorting, tnorms
+from softly import algorithms, distributions, estimators, logic, native, selection, sorting, tnorms
 from softly.algorithms import relax
 from softly.elementary import abs, clamp, relu, round, sign, where
 from softly.minmax import (
@@ -52,6 +52,7 @@ __all__ = [
     "clamp",
     "distributions",
     "equal",
+    "estimators",
     "greater",
     "less",
     "logic",

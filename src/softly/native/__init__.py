@@ -5,6 +5,7 @@ reference stands in wherever a kernel can't go (other devices and dtypes, ``torc
 derivatives, derivatives of derivatives), so that nobody notices but by the clock.
 """
 
+from softly.native.borders import batched as batched
 from softly.native.borders import data as data
 from softly.native.borders import transformed as transformed
 from softly.native.library import available, isa

@@ -46,6 +46,15 @@ def lifted(*tensors: Tensor) -> bool:
     )
 
 
+def batched(x: Tensor) -> bool:
+    """Whether ``x`` is one example in the hands of ``torch.func.vmap``, of which its data has all."""
+    while is_wrapped(x):
+        if _functorch.is_batchedtensor(x):
+            return True
+        x = _functorch.get_unwrapped(x)
+    return False
+
+
 def plain(tensors: Sequence[Tensor]) -> bool:
     """Whether nobody but the code that runs sees the tensors: neither `lifted` nor `observed`, in one go."""
     if (

@@ -46,6 +46,8 @@ class Samples:
         >>> samples = bowl.samples(y)
         >>> samples.points.shape, samples.values.shape
         (torch.Size([6, 4, 2]), torch.Size([6, 4]))
+        >>> resgro = softly.Resgro(bowl, num_samples=6, subset_size=3)
+        >>> (bowl(y, samples=samples).sum() + resgro(y, samples=samples)).backward()
     """
 
     source: Noise

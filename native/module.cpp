@@ -21,6 +21,7 @@
 #include "selection/logsumexp.h"
 #include "sorting/network_sort.h"
 #include "sorting/network_rows.h"
+#include "sorting/network_second.h"
 #include "programs/tape.h"
 #include "selection/threshold.h"
 #include "core/tnorms.h"
@@ -117,6 +118,8 @@ NB_MODULE(_native, m) {
     define(m, "network_matrix_f64", SOFTLY_SELECT(network_matrix<double>));
     define(m, "network_matrix_backward_f32", SOFTLY_SELECT(network_matrix_backward<float>));
     define(m, "network_matrix_backward_f64", SOFTLY_SELECT(network_matrix_backward<double>));
+    define(m, "network_second_f32", SOFTLY_SELECT(network_second<float>));
+    define(m, "network_second_f64", SOFTLY_SELECT(network_second<double>));
     define(m, "network_rows_f32", SOFTLY_SELECT(network_rows<float>));
     define(m, "network_rows_f64", SOFTLY_SELECT(network_rows<double>));
     define(m, "network_rows_backward_f32", SOFTLY_SELECT(network_rows_backward<float>));

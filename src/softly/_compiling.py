@@ -32,6 +32,8 @@ def outside(reason: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def called(*arguments: Any, **options: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling():  # this very frame
+                torch._dynamo.graph_break(msg=reason)
             if "torch._dynamo" not in sys.modules:
                 return function(*arguments, **options)
             if not disabled:

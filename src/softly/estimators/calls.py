@@ -26,9 +26,10 @@ def readable(y: Tensor, function: str) -> Tensor:
     _inputs.floating(y, function, "y")
     if y.ndim == 0:
         raise ValueError(f"{function}: y must have a first dimension of examples, got a single number.")
-    if native.batched(y):
+    if native.mapped():
         raise RuntimeError(
-            f"{function}: vmap gives one example at a time, a black box takes all: call it without vmap."
+            f"{function}: vmap, and jacfwd and hessian by it, give one example at a time, but this takes all of them: "
+            "call it without vmap."
         )
     read = native.data(y)
     if read is None:

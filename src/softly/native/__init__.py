@@ -5,8 +5,8 @@ reference stands in wherever a kernel can't go (other devices and dtypes, ``torc
 derivatives, derivatives of derivatives), so that nobody notices but by the clock.
 """
 
-from softly.native.borders import batched as batched
 from softly.native.borders import data as data
+from softly.native.borders import mapped as mapped
 from softly.native.borders import transformed as transformed
 from softly.native.library import available, isa
 from softly.native.library import function as function

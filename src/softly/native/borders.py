@@ -46,13 +46,10 @@ def lifted(*tensors: Tensor) -> bool:
     )
 
 
-def batched(x: Tensor) -> bool:
-    """Whether ``x`` is one example in the hands of ``torch.func.vmap``, of which its data has all."""
-    while is_wrapped(x):
-        if _functorch.is_batchedtensor(x):
-            return True
-        x = _functorch.get_unwrapped(x)
-    return False
+def mapped() -> bool:
+    """Whether ``torch.func.vmap`` is at work, where a tensor may be one example of many and nothing can be drawn."""
+    stack = _functorch.get_interpreter_stack() if _functorch.peek_interpreter_stack() is not None else None
+    return any(level.key() == _functorch.TransformType.Vmap for level in stack or ())
 
 
 def plain(tensors: Sequence[Tensor]) -> bool:

@@ -88,7 +88,7 @@ def split(stage: Callable[..., Tensor], *, step: Step = 1.0) -> Callable[..., Te
 
 def _read(z: Tensor, function: str) -> Tensor:
     _inputs.floating(z, function, "z")
-    if native.batched(z):
+    if native.mapped():
         raise RuntimeError(f"{function}: a step is done on all examples: call it without vmap.")
     read = native.data(z)
     if read is None:

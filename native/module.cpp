@@ -10,6 +10,7 @@
 #include <nanobind/nanobind.h>
 
 #include "core/distributions.h"
+#include "estimators/fisher_step.h"
 #include "estimators/grid_path.h"
 #include "logic/gate_coefficients.h"
 #include "programs/fused.h"
@@ -164,6 +165,8 @@ NB_MODULE(_native, m) {
     define(m, "shortest_path_backward_f32", SOFTLY_SELECT(shortest_path_backward<float>));
     define(m, "shortest_path_backward_f64", SOFTLY_SELECT(shortest_path_backward<double>));
 
+    define(m, "fisher_step_f32", SOFTLY_SELECT(fisher_step<float>));
+    define(m, "fisher_step_f64", SOFTLY_SELECT(fisher_step<double>));
     define(m, "grid_path_f32", SOFTLY_SELECT(grid_path<float>));
     define(m, "grid_path_f64", SOFTLY_SELECT(grid_path<double>));
 

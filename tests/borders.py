@@ -276,6 +276,7 @@ RAISES = {
         for name in BLACK_BOXES
     },
     **{("func", name): r"call it without vmap|can't see through a solver" for name in BLACK_BOXES},
+    **{(border, "NewtonLoss"): r"a step is done by plain autograd" for border in ("func", "dual")},
     **{("vectorized", name): r"it takes one gradient at a time" for name in SOLVED},
     **{("dual", name): r"can't see through a solver" for name in SOLVED},
 }

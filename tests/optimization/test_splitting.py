@@ -205,5 +205,5 @@ def test_arguments_are_checked():
         split(torch.sum, step=lambda p: torch.optim.SGD([p], lr=0.1))(z.detach().requires_grad_())
     with pytest.raises(ValueError, match=r"must return shape \(3,\), got \(2,\)"):
         split(torch.sum, step=lambda x: x[:2])(z)
-    with pytest.raises(RuntimeError, match="without vmap"):
+    with pytest.raises(RuntimeError, match=r"outside of torch.func"):
         torch.func.vmap(split(torch.sum))(torch.ones(2, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -34,7 +35,7 @@ def readable(y: Tensor, function: str) -> Tensor:
     read = native.data(y)
     if read is None:
         raise RuntimeError(f"{function}: y has no numbers that a black box could be asked with. {OUTSIDE}")
-    if read.isnan().any():
+    if math.isnan(read.sum()) and read.isnan().any():  # a sum tells faster
         example = int(rows(read, 1).isnan().any(1).nonzero()[0])
         raise ValueError(f"{function}: y must not be NaN, got NaN in example {example}.")
     return read

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from softly import native
 from softly._compiling import outside
 from softly.estimators import Derivatives, calls
 from softly.optimization.closed_forms import CLOSED_FORMS, one_hot
-from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to, readable
+from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to, untransformed
 
 __all__ = ["NewtonLoss", "NewtonStep"]
 
 Curvature = Literal["hessian", "fisher", "elementwise"]
 _SHARE = 0.1  # of the mean eigenvalue, for "auto"
 _FLOOR = 1e-8  # of the largest eigenvalue, where the curvature is not positive definite
+_ROUNDING = np.finfo(np.float64).eps
+_KERNELS = (torch.float32, torch.float64)
+_MOST = 256  # numbers an example, beyond which BLAS is faster than our kernel
+Array = np.ndarray
 
 
 class NewtonStep(NamedTuple):
@@ -31,7 +38,7 @@ class NewtonStep(NamedTuple):
     """
 
     value: Tensor
-    """The loss, summed over examples."""
+    """The loss, as it was returned: (B,), or the sum."""
     tikhonov: Tensor
     """What was added to the curvature: () or, elementwise, (B,)."""
     changed: int
@@ -123,22 +130,35 @@ class NewtonLoss(torch.nn.Module):
             args: What it takes besides.
         """
         calls.constant(args, self._name)
-        read = readable(y, self._name)
+        read = calls.readable(y, self._name)
+        untransformed(y, self._name)
         if not len(read):
             self.last = NewtonStep(read.new_zeros(()), read.new_zeros((), dtype=torch.float64), 0)
             return read.clone()
         if self.curvature == "fisher":
             value, gradient = self._first(read, args)
-            step, tikhonov, changed = self._fisher_step(calls.rows(gradient, 1).double())
+            ends = self._fast_fisher_ends(read, gradient, value)
+            if ends is not None:
+                return ends
+            step, tikhonov, changed = self._fisher_step(self._numbers(gradient, 1))
         else:
             value, gradient, hessian = self._second(read, args)
-            matrices = hessian.double()
-            matrices = 0.5 * (matrices + matrices.mT)
+            matrices = self._numbers(hessian, 2)
+            matrices = 0.5 * (matrices + matrices.swapaxes(-1, -2))
             if self.curvature == "hessian":
-                matrices = matrices.mean(0, keepdim=True)
-            step, tikhonov, changed = self._solved(matrices, calls.rows(gradient, 1).double())
-        self.last = NewtonStep(value.sum(), tikhonov, changed)
-        return read - step.reshape(read.shape).to(read.dtype)
+                matrices = matrices.mean(0, keepdims=True)
+            size = np.abs(np.linalg.eigvalsh(matrices)).mean(-1) if self.tikhonov == "auto" else np.zeros(len(matrices))
+            step, tikhonov, changed = self._solved(matrices, self._numbers(gradient, 1), self._damping(size))
+        damping = torch.from_numpy(tikhonov if self.curvature == "elementwise" else tikhonov.reshape(()))
+        self.last = NewtonStep(value, damping, changed)
+        return read - torch.from_numpy(step).to(read).reshape(read.shape)
+
+    def _numbers(self, x: Tensor, dims: int) -> Array:
+        """``x`` in float64, with all dimensions after the first ``dims`` made one."""
+        numbers: Array = calls.rows(x, dims).double().cpu().numpy()
+        if not math.isfinite(numbers.sum()) and not np.isfinite(numbers).all():
+            raise ValueError(f"{self._name}: the derivatives of the loss must be finite.")
+        return numbers
 
     # Derivatives ---------------------------------------------------------------------------------------------------
 
@@ -149,7 +169,7 @@ class NewtonLoss(torch.nn.Module):
         with torch.enable_grad():
             leaf = y.detach().requires_grad_()
             value = self._evaluated(leaf, args)
-            return value.detach(), self._differentiated(value.sum(), leaf)
+            return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
     def _second(self, y: Tensor, args: tuple[Any, ...]) -> Derivatives:
         """The loss, its gradient, and the Hessian of each example."""
@@ -160,7 +180,7 @@ class NewtonLoss(torch.nn.Module):
         with torch.enable_grad():
             leaf = y.detach().requires_grad_()
             value = self._evaluated(leaf, args)
-            gradient = self._differentiated(value.sum(), leaf, create_graph=True)
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
             flat = calls.rows(gradient, 1)
             if not gradient.requires_grad:  # a linear loss
                 return Derivatives(value.detach(), gradient, flat.new_zeros(*flat.shape, flat.shape[1]))
@@ -194,17 +214,9 @@ class NewtonLoss(torch.nn.Module):
             )
         return value
 
-    def _differentiated(self, value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor:
-        (gradient,) = torch.autograd.grad(value, leaf, create_graph=create_graph)
-        if not gradient.isfinite().all():
-            raise ValueError(f"{self._name}: the gradient of the loss must be finite.")
-        return gradient
-
-    def _again(self, value: Tensor, leaf: Tensor) -> Tensor:
-        (row,) = torch.autograd.grad(value, leaf, retain_graph=True, materialize_grads=True)
-        if not row.isfinite().all():
-            raise ValueError(f"{self._name}: the Hessian of the loss must be finite.")
-        return row
+    @staticmethod
+    def _again(value: Tensor, leaf: Tensor) -> Tensor:
+        return torch.autograd.grad(value, leaf, retain_graph=True, materialize_grads=True)[0]
 
     def _check_independence(self, gradient: Tensor, leaf: Tensor, hessian: Tensor) -> None:
         """Refuse a loss that couples examples: its Hessian has entries between them."""
@@ -220,58 +232,72 @@ class NewtonLoss(torch.nn.Module):
             )
         self._independent = True
 
-    # Steps ---------------------------------------------------------------------------------------------------------
+    # Steps: of matrices so small that numpy is faster --------------------------------------------------------------
 
-    def _fisher_step(self, gradient: Tensor) -> tuple[Tensor, Tensor, int]:
+    def _fisher_step(self, gradient: Array) -> tuple[Array, Array, int]:
         """The step with the mean outer product of the gradients (B, m), by the smaller of two Gram matrices."""
         size, m = gradient.shape
-        tikhonov = self._damping(gradient.square().sum() / (size * m))
-        if m <= size:
-            matrix = gradient.t() @ gradient / size
-            return self._solved(matrix.unsqueeze(0), gradient, tikhonov.unsqueeze(0))
         # (Gᵀ G + λ)⁻¹ Gᵀ = Gᵀ (G Gᵀ + λ)⁻¹
-        matrix = gradient @ gradient.t() / size
-        step, tikhonov, changed = self._solved(matrix.unsqueeze(0), gradient.t(), tikhonov.unsqueeze(0))
-        return step.t(), tikhonov, changed
+        rows = gradient.T if m > size else gradient
+        matrix = rows.T @ rows / size
+        step, tikhonov, changed = self._solved(matrix[None], rows, self._damping(matrix.trace().reshape(1) / m))
+        return step.T if m > size else step, tikhonov, changed
 
-    def _damping(self, size: Tensor) -> Tensor:
+    def _fast_fisher_ends(self, y: Tensor, gradient: Tensor, value: Tensor) -> Tensor | None:
+        """z* by a kernel, which takes less than calling numpy does; None where it can't be."""
+        size, m = len(y), y.numel() // len(y)
+        if not native.available() or y.device.type != "cpu" or y.dtype not in _KERNELS or not m <= size or m > _MOST:
+            return None
+        y, gradient = y.contiguous(), gradient.contiguous()
+        ends, tikhonov = torch.empty_like(y), torch.zeros((), dtype=torch.float64)
+        automatic = self.tikhonov == "auto"
+        if not automatic:
+            tikhonov.fill_(float(self.tikhonov))
+        pointers = (y.data_ptr(), gradient.data_ptr(), ends.data_ptr(), tikhonov.data_ptr())
+        if native.kernel("fisher_step", y.dtype)(*pointers, automatic, size, m):
+            return None
+        self.last = NewtonStep(value, tikhonov, 0)
+        return ends
+
+    def _damping(self, size: Array) -> Array:
         """λ for curvatures whose mean absolute eigenvalues are ``size``."""
         if self.tikhonov != "auto":
-            return torch.full_like(size, float(self.tikhonov))
-        return torch.where(size > 0, _SHARE * size, 1.0)
+            return np.full_like(size, self.tikhonov)
+        return np.where(size == 0, 1.0, _SHARE * size)
 
-    def _solved(self, matrices: Tensor, gradient: Tensor, tikhonov: Tensor | None = None) -> tuple[Tensor, Tensor, int]:
+    def _solved(self, matrices: Array, gradient: Array, tikhonov: Array) -> tuple[Array, Array, int]:
         """``(C + λ)⁻¹ g`` for rows g of ``gradient`` (B, m), with C of ``matrices`` (1 or B, m, m) for all or each."""
-        if tikhonov is None:
-            size = matrices.diagonal(dim1=-2, dim2=-1).mean(-1)
-            if self.tikhonov == "auto":
-                size = torch.linalg.eigvalsh(matrices).abs().mean(-1)
-            tikhonov = self._damping(size)
-        damped = matrices + tikhonov.reshape(-1, 1, 1) * torch.eye(matrices.shape[-1]).to(matrices)
-        right = gradient.t().unsqueeze(0) if len(matrices) == 1 else gradient.unsqueeze(-1)
-        factor, info = torch.linalg.cholesky_ex(damped)
-        pivots = factor.diagonal(dim1=-2, dim2=-1)
-        limit = matrices.shape[-1] * torch.finfo(torch.float64).eps * pivots.amax(-1, keepdim=True)
-        if not info.any() and bool((pivots.square() > limit * pivots.amax(-1, keepdim=True)).all()):
-            step, changed = torch.cholesky_solve(right, factor), 0
-        else:
-            step, changed = self._held(damped, right, tikhonov)
-        if not step.isfinite().all():
-            raise ValueError(f"{self._name}: the curvature is 0, and so is tikhonov, where the gradient is not.")
-        step = step.squeeze(0).t() if len(matrices) == 1 else step.squeeze(-1)
-        return step, tikhonov if self.curvature == "elementwise" else tikhonov.squeeze(0), changed
+        damped = matrices.copy()
+        np.einsum("bii->bi", damped)[...] += tikhonov[:, None]
+        shared = len(matrices) == 1
+        right = gradient.T[None] if shared else gradient[..., None]
+        step, changed = (
+            (np.linalg.solve(damped, right), 0) if _definite(damped) else self._held(damped, right, tikhonov)
+        )
+        return step[0].T if shared else step[..., 0], tikhonov, changed
 
-    @staticmethod
-    def _held(damped: Tensor, right: Tensor, tikhonov: Tensor) -> tuple[Tensor, int]:
+    def _held(self, damped: Array, right: Array, tikhonov: Array) -> tuple[Array, int]:
         """The same where not all matrices are positive definite: the eigenvalues of those that aren't are held."""
-        values, vectors = torch.linalg.eigh(damped)
-        largest = values.abs().amax(-1, keepdim=True)
-        definite = values[..., :1] > values.shape[-1] * torch.finfo(torch.float64).eps * largest
-        held = torch.maximum(torch.maximum(values.abs(), tikhonov.unsqueeze(-1)), _FLOOR * largest)
-        held = torch.where(definite, values, held)
-        along = vectors.mT @ right
-        return vectors @ torch.where(along == 0, 0.0, along / held.unsqueeze(-1)), int((held != values).sum())
+        values, vectors = np.linalg.eigh(damped)
+        largest = np.abs(values).max(-1, keepdims=True)
+        definite = values[..., :1] > _ROUNDING * values.shape[-1] * largest
+        held = np.maximum(np.maximum(np.abs(values), tikhonov[:, None]), _FLOOR * largest)
+        held = np.where(definite, values, held)
+        along = vectors.swapaxes(-1, -2) @ right
+        if (along[np.broadcast_to(held[..., None] == 0, along.shape)] != 0).any():
+            raise ValueError(f"{self._name}: the curvature is 0, and so is tikhonov, where the gradient is not.")
+        step = vectors @ (along / np.where(held == 0, 1.0, held)[..., None])
+        return step, int((held != values).sum())
 
     def extra_repr(self) -> str:
         name = self.loss if isinstance(self.loss, str) else calls.name_of(self.loss)
         return f"{name}, curvature={self.curvature!r}, tikhonov={self.tikhonov!r}"
+
+
+def _definite(matrices: Array) -> bool:
+    """Whether all are positive definite: pivots that are rounding errors are those of a singular matrix."""
+    try:
+        pivots = np.linalg.cholesky(matrices).diagonal(axis1=-2, axis2=-1)
+    except np.linalg.LinAlgError:
+        return False
+    return bool((pivots.min(-1) ** 2 > _ROUNDING * matrices.shape[-1] * pivots.max(-1) ** 2).all())

@@ -14,7 +14,7 @@ from softly._compiling import outside
 from softly.distributions import Distribution
 from softly.estimators import Samples, Smoothed, calls
 from softly.estimators.noise import Noise
-from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to, readable
+from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to
 
 __all__ = ["Resgro"]
 
@@ -98,7 +98,7 @@ class Resgro(torch.nn.Module):
             samples: Of `Smoothed.samples`, in the place of new ones.
         """
         calls.constant(args, self._name)
-        read = readable(y, self._name)
+        read = calls.readable(y, self._name)
         if samples is None:
             points = self.noise.points(read, self.noise.draw(read))
             values = calls.evaluate(self.loss, points, args, self._name, vectorized=self.vectorized, infinite=True)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from softly import _inputs, native
 from softly._compiling import outside
-from softly.estimators import calls
 
 __all__ = ["split"]
 
@@ -29,15 +28,16 @@ def checked_reduction(reduction: Reduction, function: str) -> Reduction:
     return reduction
 
 
-def readable(z: Tensor, function: str) -> Tensor:
-    """The numbers of ``z``, on which a step is done."""
-    return calls.readable(z, function)
+def untransformed(z: Tensor, function: str) -> None:
+    """Refuse function transforms, inside of which no gradient of one's own can be taken."""
+    if native.transformed(z):
+        raise RuntimeError(f"{function}: a step is done by plain autograd, outside of torch.func and forward mode.")
 
 
 def pulled_to(z: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
     """``½ |z - target|²``, whose gradient is ``z - target``."""
-    total = 0.5 * (z - target.detach()).square().sum()
-    return total / len(z) if reduction == "mean" and len(z) else total
+    share = 0.5 / len(z) if reduction == "mean" and len(z) else 0.5
+    return share * torch.nn.functional.mse_loss(z, target.detach(), reduction="sum")
 
 
 def split(stage: Callable[..., Tensor], *, step: Step = 1.0) -> Callable[..., Tensor]:
@@ -88,8 +88,7 @@ def split(stage: Callable[..., Tensor], *, step: Step = 1.0) -> Callable[..., Te
 
 def _read(z: Tensor, function: str) -> Tensor:
     _inputs.floating(z, function, "z")
-    if native.mapped():
-        raise RuntimeError(f"{function}: a step is done on all examples: call it without vmap.")
+    untransformed(z, function)
     read = native.data(z)
     if read is None:
         raise RuntimeError(f"{function}: z has no numbers that a step could start from. {OUTSIDE}")

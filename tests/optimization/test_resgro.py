@@ -30,7 +30,7 @@ def by_subsets(points, values, size):
     return torch.stack(ends).mean(0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 6])
+@pytest.mark.parametrize("size", [2, 3, 6])
 @pytest.mark.parametrize("ties", [False, True])
 def test_the_mean_over_all_subsets(size, ties):
     y = torch.randn(5, 3, dtype=torch.float64, generator=generator())
@@ -46,7 +46,7 @@ def test_the_mean_over_all_subsets(size, ties):
         torch.testing.assert_close(y[b] - step[b], expected)
 
 
-@pytest.mark.parametrize("size", [1, 3, 10])
+@pytest.mark.parametrize("size", [2, 3, 10])
 def test_the_weights_of_ranks(size):
     """C(M - r, K - 1) / C(M, K)."""
     y = torch.zeros(1, 10, dtype=torch.float64)
@@ -174,8 +174,9 @@ def test_reductions():
     ("options", "message"),
     [
         ({"num_samples": 0}, "at least 1"),
-        ({"num_samples": 4, "subset_size": 5}, r"subset_size must be in \[1, 4\], got 5"),
-        ({"subset_size": 0}, "subset_size must be"),
+        ({"num_samples": 1}, "at least 2, got 1: one alone"),
+        ({"num_samples": 4, "subset_size": 5}, r"subset_size must be in \[2, 4\], got 5"),
+        ({"subset_size": 1}, "subset_size must be"),
         ({"num_sets": 0}, "num_sets must be at least 1"),
         ({"scale": -1.0}, "scale must be positive"),
         ({"reduction": "none"}, "reduction must be"),

@@ -31,7 +31,7 @@ class Resgro(torch.nn.Module):
         loss: ``(samples, *args)``, of all samples (S, B, ...) at once, returns a number (S, B) for each. It need not be
             differentiable, nor use torch; infinite losses are never the best. A `Smoothed` stands for its function.
         num_samples: M, how often ``loss`` is evaluated for each example, exactly.
-        subset_size: K, at most M, the size of the subsets, which are drawn without replacement; None is M.
+        subset_size: K, from 2 to M, the size of the subsets, which are drawn without replacement; None is M.
         num_sets: How many random subsets an example has; None is the mean over all subsets, in closed form: the
             sample of rank r, from the best, has weight C(M - r, K - 1) / C(M, K).
         distribution: Of the noise: any, since no score is needed.
@@ -71,8 +71,12 @@ class Resgro(torch.nn.Module):
         self.noise = Noise(self._name, distributions.get(distribution), scale, num_samples, generator=generator)
         count = self.noise.num_samples
         self.subset_size = count if subset_size is None else _inputs.integer(subset_size, self._name, "subset_size")
-        if not 1 <= self.subset_size <= count:
-            raise ValueError(f"{self._name}: subset_size must be in [1, {count}], got {subset_size}.")
+        if count < 2:
+            raise ValueError(f"{self._name}: num_samples must be at least 2, got {count}: one alone is not the best.")
+        if not 2 <= self.subset_size <= count:
+            raise ValueError(
+                f"{self._name}: subset_size must be in [2, {count}], got {subset_size}: one alone is not the best."
+            )
         self.num_sets = None if num_sets is None else _inputs.integer(num_sets, self._name, "num_sets")
         if self.num_sets is not None and self.num_sets < 1:
             raise ValueError(f"{self._name}: num_sets must be at least 1, got {num_sets}.")

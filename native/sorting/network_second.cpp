@@ -25,7 +25,15 @@ struct Dual {
 // What is kept of a comparator on the way to the outputs.
 template <typename T>
 struct Kept {
-    Dual<T> weight, density, difference;  // of swapping, its negative derivative, and of the values
+    Dual<T> take, keep;  // the probability of swapping, and 1 less that, which both have their digits
+    Dual<T> density, difference;  // the negative derivative of the former, and the difference of the values
+
+    // Nothing cancels in small entries, as in the kernels of the matrix.
+    void mix(Dual<T>& a, Dual<T>& b) const {
+        const Dual<T> mixed = keep * a + take * b;
+        b = keep * b + take * a;
+        a = mixed;
+    }
 };
 
 // The derivative of the density at d.
@@ -86,17 +94,16 @@ void second(const SortingPlan& plan, T steepness, const T* x, const T* grad, con
         const Dual<T> difference = values[j] - values[i];
         const auto d = difference.value * steepness, along = difference.along * steepness;
         const Swap<T> swap = relaxation(d);
-        const Dual<T> weight{swap.weight, -swap.density * along};
-        kept[c] = {weight, {swap.density, bend<distribution, T>(d, swap) * along}, difference};
-        const Dual<T> moved = weight * difference;
-        values[i] += moved;
-        values[j] -= moved;
+        const auto small = S::abs(swap.tail), large = 1 - small, turn = swap.density * along;
+        kept[c] = {{S::by_sign(swap.tail, large, small), -turn},
+                   {S::by_sign(swap.tail, small, large), turn},
+                   {swap.density, bend<distribution, T>(d, swap) * along},
+                   difference};
+        kept[c].mix(values[i], values[j]);
         Dual<T>*a = matrix + i * n, *b = matrix + j * n, *slot = differences + c * n;
         for (int64_t k = 0; k < n; ++k) {
             slot[k] = b[k] - a[k];
-            const Dual<T> mixed = weight * slot[k];
-            a[k] += mixed;
-            b[k] -= mixed;
+            kept[c].mix(a[k], b[k]);
         }
     }
     for (int64_t k = 0; k < n * n; ++k) {
@@ -111,17 +118,14 @@ void second(const SortingPlan& plan, T steepness, const T* x, const T* grad, con
         Dual<T> total = apart * at.difference;
         Dual<T>*a = matrix + i * n, *b = matrix + j * n, *slot = differences + c * n;
         for (int64_t k = 0; k < n; ++k) {
-            const Dual<T> e = a[k] - b[k];
-            total += e * slot[k];
-            const Dual<T> mixed = at.weight * e;
-            a[k] -= mixed;
-            b[k] += mixed;
+            total += (a[k] - b[k]) * slot[k];
+            at.mix(a[k], b[k]);
         }
+        at.mix(values[i], values[j]);
         Dual<T> slope = at.density * total;
         slope = {slope.value * steepness, slope.along * steepness};
-        const Dual<T> moved = at.weight * apart + Dual<T>{-slope.value, -slope.along};
-        values[i] -= moved;
-        values[j] += moved;
+        values[i] += slope;
+        values[j] -= slope;
     }
     for (int64_t i = 0; i < n; ++i) block.store(hessian, n, i, values[i].along);
 }

@@ -68,6 +68,24 @@ def test_the_kernel_is_used_where_it_can_be(monkeypatch):
         calls.clear()
 
 
+@pytest.mark.parametrize("distribution", KNOWN)
+def test_logarithms_of_small_entries(distribution, monkeypatch):
+    """Their Hessians divide by squares of probabilities, which must have their digits."""
+    sorter = softly.SortingNetwork("odd_even", distribution=distribution, steepness=4.0)
+    x = torch.tensor([[0.9, 0.1, -0.8, 1.9, -1.7]], dtype=torch.float64)
+    ranks = torch.tensor([[1, 2, 3, 4, 5]])
+    found = []
+    for kernels in (True, False):
+        with monkeypatch.context() as patch:
+            if not kernels:
+                patch.setattr(native.library, "module", None)
+            leaf = x.clone().requires_grad_()
+            loss = softly.sorting.ranking_loss(sorter.permutation(leaf), ranks)
+            (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+            found.append([torch.autograd.grad(gradient[0, i], leaf, retain_graph=True)[0] for i in range(5)])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-7, atol=1e-7)
+
+
 def test_ties_and_large_values():
     for x in (torch.zeros(2, 4), torch.full((2, 4), 1e4), 1e4 * torch.randn(2, 4), torch.zeros(2, 1)):
         leaf = x.clone().requires_grad_()

@@ -70,6 +70,16 @@ def test_the_kernel_is_its_reference(dtype):
     torch.library.opcheck(torch.ops.softly.grid_path, (grids["any"].to(dtype), False))
 
 
+def test_large_grids():
+    """Those that have more cells than the short form of the kernel's queue can number."""
+    costs = torch.rand(260, 260, generator=generator())
+    single, double = (solvers.shortest_path(costs.to(dtype)) for dtype in (torch.float32, torch.float64))
+    assert connected(single)
+    torch.testing.assert_close((costs * single).sum(), (costs * double.float()).sum())
+    small = solvers.shortest_path(costs[:200, :200].contiguous())
+    assert connected(small)
+
+
 def test_negative_costs():
     costs = torch.tensor([[1.0, 2.0], [-1.0, 1.0]])
     with pytest.raises(ValueError, match="costs must not be negative, got -1"):

@@ -105,3 +105,32 @@ def test_one_by_one_failures():
         each(picky, dims=-1)
     with pytest.raises(ValueError, match="without examples"):
         each(picky)(torch.zeros(0, 1))
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_black_boxes_may_work_in_place(vectorized):
+    memory = {}
+
+    def careless(y):
+        y.abs_()
+        buffer = memory.setdefault(y.shape, np.zeros(tuple(y.shape[:-1]), dtype=np.float32))
+        buffer[...] = y.numpy().sum(-1)
+        return buffer
+
+    y = torch.randn(3, 2, requires_grad=True)
+    before = y.detach().clone()
+    options = {"num_samples": 6, "baseline": "value", "vectorized": vectorized}
+    ours = smooth(careless, **options, generator=torch.Generator().manual_seed(0)).samples(y)
+    theirs = smooth(lambda x: x.abs().sum(-1), **options, generator=torch.Generator().manual_seed(0)).samples(y)
+    assert torch.equal(y, before)
+    assert torch.equal(ours.points, theirs.points)
+    torch.testing.assert_close(ours.values, theirs.values)
+
+
+def test_no_examples():
+    y = torch.zeros(0, 3, requires_grad=True)
+    for options in ({}, {"sampler": "sobol"}, {"sampler": "latin_hypercube"}, {"scale": torch.eye(3)}):
+        value = smooth(squares, **options)(y)
+        assert value.shape == (0,)
+        value.sum().backward()
+        assert y.grad.shape == (0, 3)

@@ -293,6 +293,7 @@ def test_examples_of_any_shape_and_dtype():
     [
         ({"loss": "hinge"}, "one of squared_error"),
         ({"loss": torch.nn.CrossEntropyLoss()}, "reduction of the loss must be"),
+        ({"loss": torch.nn.Linear(3, 1)}, "the loss has parameters"),
         ({"loss": bowl, "curvature": "gauss"}, "curvature must be"),
         ({"loss": bowl, "tikhonov": -1.0}, "at least 0"),
         ({"loss": bowl, "tikhonov": "some"}, "number or 'auto'"),

@@ -88,7 +88,7 @@ def evaluate(
 
     def ask(inputs: Tensor, leading: torch.Size, where: str) -> Tensor:
         try:
-            answer = fn(inputs, *arguments)
+            answer = fn(inputs.clone(), *arguments)  # which may work in place
         except Exception as error:
             raise RuntimeError(f"{function}: {name} failed{where}: {type(error).__name__}: {error}") from error
         try:
@@ -103,7 +103,7 @@ def evaluate(
             raise ValueError(f"{function}: {name} must return shape ({wanted}), got {tuple(answer.shape)}{where}.")
         if answer.dtype.is_complex:
             raise TypeError(f"{function}: {name} must return real numbers, got {answer.dtype}{where}.")
-        return answer.detach().to(x)
+        return answer.detach().to(x, copy=True)  # a black box may use its memory again
 
     with torch.no_grad():
         if vectorized:

@@ -153,9 +153,10 @@ class Noise:
 
     def draw(self, y: Tensor) -> Tensor:
         """(S, B, ...) Standard noise for examples ``y`` (B, ...), in float64."""
-        if isinstance(self.scale, Tensor) and y[0].numel() != len(self.scale):
+        size = y.shape[1:].numel()
+        if isinstance(self.scale, Tensor) and size != len(self.scale):
             raise ValueError(
-                f"{self.function}: scale is a matrix of {len(self.scale)} rows, examples have {y[0].numel()} numbers."
+                f"{self.function}: scale is a matrix of {len(self.scale)} rows, examples have {size} numbers."
             )
         if self.multiplicative and bool((y == 0).any()):
             raise ValueError(f"{self.function}: multiplicative noise can't move a y that is 0.")
@@ -188,7 +189,7 @@ class Noise:
         if self.sampler == "latin_hypercube":
             strata = torch.rand(shape, **options).argsort(0)
             return (strata + torch.rand(shape, **options)) / size
-        dimension = y[0].numel() if len(y) else 1
+        dimension = y.shape[1:].numel()
         if dimension > _LARGEST_SOBOL:
             raise ValueError(
                 f"{self.function}: sampler 'sobol' knows up to {_LARGEST_SOBOL} numbers an example, got {dimension}."

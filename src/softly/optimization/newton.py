@@ -69,7 +69,8 @@ class NewtonLoss(torch.nn.Module):
             them.
         reduction: "sum", or "mean", which divides value and gradient by B and changes nothing else.
 
-    Curvatures are averaged and systems solved in float64; Hessians are exact through softly's kernels.
+    Parameters inside the loss get no gradient; with ``split(loss, step=newton.target)`` they do. Curvatures are
+    averaged and systems solved in float64; Hessians are exact through softly's kernels.
 
     Example:
         >>> newton = softly.NewtonLoss(lambda y: (y - 3.0).square().sum(-1), tikhonov=0.0)
@@ -95,6 +96,11 @@ class NewtonLoss(torch.nn.Module):
         if getattr(loss, "reduction", None) == "mean":
             raise ValueError(
                 f"{self._name}: the reduction of the loss must be 'none' or 'sum', got 'mean', which would scale steps."
+            )
+        if isinstance(loss, torch.nn.Module) and any(p.requires_grad for p in loss.parameters()):
+            raise ValueError(
+                f"{self._name}: the loss has parameters, which would get no gradient: freeze them, or train with "
+                "softly.optimization.split(loss, step=...) and the target of a Newton loss of a plain function of it."
             )
         if curvature not in ("hessian", "fisher", "elementwise"):
             raise ValueError(

@@ -11,7 +11,7 @@ from torch import Tensor
 from softly._compiling import outside
 from softly.distributions import Distribution
 from softly.estimators import calls
-from softly.estimators.noise import Noise, Sampler, scored, twice
+from softly.estimators.noise import Noise, Sampler, scored
 from softly.estimators.smoothing import Derivatives
 from softly.estimators.surrogates import reweighted, with_gradient
 
@@ -248,14 +248,13 @@ class FenchelYoungLoss(_Perturbed):
         """
         read, target = self._inputs(y, target)
         drawn, points, solved = self._solve(read)
-        sign = 1.0 if self.sense == "max" else -1.0
-        value = sign * (calls.rows(points * solved, 2).sum(2).mean(0) - calls.rows(read * target, 1).sum(1))
-        gradient = sign * (self._field(y, read, drawn, points, solved) - target)
+        value = self._sign * (calls.rows(points * solved, 2).sum(2).mean(0) - calls.rows(read * target, 1).sum(1))
+        gradient = self._sign * (self._field(y, read, drawn, points, solved) - target)
         return reduced(with_gradient(value, y, gradient.to(y.dtype)), self.reduction)
 
     @outside(calls.OUTSIDE)
     def hessian(self, y: Tensor, target: Tensor) -> Tensor:
-        """(B, n, n) The Hessian of each example's loss: symmetric, and unbiased.
+        """(B, n, n) The Hessian of each example's loss: symmetric, and unbiased with every noise that gradients have.
 
         Args:
             y: (B, ...) Scores or costs, n an example.
@@ -271,20 +270,20 @@ class FenchelYoungLoss(_Perturbed):
             y: (B, ...) Scores or costs, n an example.
             target: (B, ...) The true solutions.
         """
-        reason = twice(self.noise.distribution)
-        if reason is not None:
-            raise ValueError(f"{self._name}: {reason}")
         read, target = self._inputs(y, target)
         drawn, points, solved = self._solve(read)
-        sign = 1.0 if self.sense == "max" else -1.0
-        value = sign * (calls.rows(points * solved, 2).sum(2).mean(0) - calls.rows(read * target, 1).sum(1))
+        value = self._sign * (calls.rows(points * solved, 2).sum(2).mean(0) - calls.rows(read * target, 1).sum(1))
         weighted = self._weighted(read, points, solved)
         centred, score = calls.rows(self._centred(weighted), 2).double(), calls.rows(self.noise.score(read, drawn), 2)
         jacobian = torch.einsum("sbi,sbj->bij", centred, score) / len(solved)
         if self.noise.multiplicative:
             jacobian = jacobian - torch.diag_embed(calls.rows(weighted.mean(0) / read, 1).double())
-        hessian = sign * 0.5 * (jacobian + jacobian.mT)
-        return Derivatives(value, sign * (weighted.mean(0) - target), hessian.to(y.dtype))
+        hessian = 0.5 * self._sign * (jacobian + jacobian.mT)
+        return Derivatives(value, self._sign * (weighted.mean(0) - target), hessian.to(y.dtype))
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.sense == "max" else -1.0
 
     def _inputs(self, y: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         calls.constant((target,), self._name)

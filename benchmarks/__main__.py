@@ -11,6 +11,7 @@ from benchmarks.harness import attainable_flops, keep_freed_memory, measure
 # A benchmark is a module of this package with a function `cases()`, named like what it measures.
 BENCHMARKS = (
     "algorithms",
+    "estimators",
     "fastsort",
     "logic_execution",
     "logic_stack",

@@ -10,6 +10,8 @@
 #include <nanobind/nanobind.h>
 
 #include "core/distributions.h"
+#include "estimators/fisher_step.h"
+#include "estimators/grid_path.h"
 #include "logic/gate_coefficients.h"
 #include "programs/fused.h"
 #include "core/isa.h"
@@ -20,6 +22,7 @@
 #include "selection/logsumexp.h"
 #include "sorting/network_sort.h"
 #include "sorting/network_rows.h"
+#include "sorting/network_second.h"
 #include "programs/tape.h"
 #include "selection/threshold.h"
 #include "core/tnorms.h"
@@ -116,6 +119,8 @@ NB_MODULE(_native, m) {
     define(m, "network_matrix_f64", SOFTLY_SELECT(network_matrix<double>));
     define(m, "network_matrix_backward_f32", SOFTLY_SELECT(network_matrix_backward<float>));
     define(m, "network_matrix_backward_f64", SOFTLY_SELECT(network_matrix_backward<double>));
+    define(m, "network_second_f32", SOFTLY_SELECT(network_second<float>));
+    define(m, "network_second_f64", SOFTLY_SELECT(network_second<double>));
     define(m, "network_rows_f32", SOFTLY_SELECT(network_rows<float>));
     define(m, "network_rows_f64", SOFTLY_SELECT(network_rows<double>));
     define(m, "network_rows_backward_f32", SOFTLY_SELECT(network_rows_backward<float>));
@@ -159,6 +164,11 @@ NB_MODULE(_native, m) {
     define(m, "shortest_path_f64", SOFTLY_SELECT(shortest_path<double>));
     define(m, "shortest_path_backward_f32", SOFTLY_SELECT(shortest_path_backward<float>));
     define(m, "shortest_path_backward_f64", SOFTLY_SELECT(shortest_path_backward<double>));
+
+    define(m, "fisher_step_f32", SOFTLY_SELECT(fisher_step<float>));
+    define(m, "fisher_step_f64", SOFTLY_SELECT(fisher_step<double>));
+    define(m, "grid_path_f32", SOFTLY_SELECT(grid_path<float>));
+    define(m, "grid_path_f64", SOFTLY_SELECT(grid_path<double>));
 
     // In the order of their numbers.
     m.def("tape_operations", [] {

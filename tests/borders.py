@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contract import Row
+from contract import ROWS, Row
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -23,6 +23,11 @@ Function = Callable[..., Tensor]
 
 def function_of(row: Row) -> Function:
     return partial(row.function, **row.hyper)
+
+
+def traced(row: Row) -> Function:
+    """What compiled code sees: of a black box that which asks it."""
+    return row.black_box or function_of(row)
 
 
 def scalar(f: Function) -> Function:
@@ -62,7 +67,7 @@ def compiled(f: Function) -> Function:
 
 
 def compile(row: Row) -> None:
-    f, tensors = function_of(row), row.inputs(2)
+    f, tensors = traced(row), row.inputs(2)
     leaves = [t.clone().requires_grad_() for t in tensors]
     result = compiled(f)(*leaves)
     pulled = torch.autograd.grad(result.double().square().sum(), leaves, materialize_grads=True)
@@ -71,21 +76,21 @@ def compile(row: Row) -> None:
 
 
 def compile_grad(row: Row) -> None:
-    f, tensors = function_of(row), row.inputs(2)
+    f, tensors = traced(row), row.inputs(2)
     over = tuple(range(len(tensors)))
     actual = compiled(lambda *ts: torch.func.grad(scalar(f), over)(*ts))(*tensors)
     close(actual, gradients(scalar(f), tensors))
 
 
 def compile_jvp(row: Row) -> None:
-    f, tensors = function_of(row), row.inputs(2)
+    f, tensors = traced(row), row.inputs(2)
     directions = tangents(tensors)
     actual = compiled(lambda ts, vs: torch.func.jvp(f, tuple(ts), tuple(vs))[1])(tensors, directions)
     close(actual, pushed(f, tensors, directions))
 
 
 def compile_vmap(row: Row) -> None:
-    f, tensors = function_of(row), row.inputs(3)
+    f, tensors = traced(row), row.inputs(3)
     close(compiled(lambda *ts: torch.func.vmap(f)(*ts))(*tensors), f(*tensors))
 
 
@@ -100,7 +105,7 @@ class Exported(torch.nn.Module):
 
 def export(row: Row, path: Path) -> None:
     """The first half; `load` is the other, in another process."""
-    program = torch.export.export(Exported(function_of(row)), tuple(row.inputs(2)))
+    program = torch.export.export(Exported(traced(row)), tuple(row.inputs(2)))
     torch.export.save(program, path)
 
 
@@ -256,11 +261,27 @@ BORDERS = {
 
 TWO_DEVICES = r"is not on the expected device"
 
+NO_GRAPH = r"runs outside of compiled code"
+BLACK_BOXES = [row.name for row in ROWS if row.black_box is not None]
+SOLVED = ("blackbox", "Imle")  # whose gradients are made of solutions
+
 RAISES = {
     # (border, operator): what the error says. docs/borders.md shows the same table.
     ("compile_jvp", "cdf[gamma]"): r"forward AD with igamma that does not support it",
     ("meta", "LogicLayer"): TWO_DEVICES,  # the layer's own weights are on the CPU
     ("meta", "LogicNetwork"): TWO_DEVICES,
+    **{
+        (border, name): NO_GRAPH
+        for border in ("compile", "compile_grad", "compile_jvp", "compile_vmap", "export", "meta")
+        for name in BLACK_BOXES
+    },
+    **{("func", name): r"call it without vmap|can't see through a solver" for name in BLACK_BOXES},
+    **{(border, "NewtonLoss"): r"a step is done by plain autograd" for border in ("func", "dual")},
+    **{("vectorized", name): r"it takes one gradient at a time" for name in SOLVED},
+    **{("dual", name): r"can't see through a solver" for name in SOLVED},
 }
 
-NOT_ASKED = {("infinities", "levenshtein"): "letters are probabilities"}
+NOT_ASKED = {
+    ("infinities", "levenshtein"): "letters are probabilities",
+    **{("infinities", name): "black boxes are asked as they are" for name in BLACK_BOXES},
+}

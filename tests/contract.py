@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -36,6 +37,9 @@ class Row:
         takes_dim: Whether there is a ``dim``, that of the last dimension by default.
         shortest: The least length of the last dimension.
         tolerance: Of the limit.
+        estimated: Whether the derivative is an estimate, or a step, and not that of the value.
+        black_box: The operator as users have it, where it asks a black box: outside of compiled code and of vmap, and
+            about numbers only.
         native_op: Name of the operator in ``torch.ops.softly`` behind it, and its constants.
         native_input: What that operator is given for the first tensor.
     """
@@ -52,6 +56,8 @@ class Row:
     takes_dim: bool = False
     shortest: int = 1
     tolerance: float = 1e-5
+    estimated: bool = False
+    black_box: Callable[..., Tensor] | None = None
     native_op: tuple[str, tuple[Any, ...]] | None = None
     native_input: Callable[[Tensor], Tensor] = torch.clone
 
@@ -83,6 +89,11 @@ def check_limit(row: Row) -> None:
 
 def check_gradients(row: Row) -> None:
     tensors = [t.requires_grad_() for t in row.inputs()]
+    if row.estimated:
+        first, again = (torch.autograd.grad(row(*tensors).square().sum(), tensors) for _ in range(2))
+        torch.testing.assert_close(first, again)
+        assert all(g.isfinite().all() and g.any() for g in first)
+        return
     assert torch.autograd.gradcheck(row, tensors)
     if row.twice:
         assert torch.autograd.gradgradcheck(row, tensors)
@@ -145,6 +156,10 @@ def check_finite(row: Row) -> None:
 def check_nan(row: Row) -> None:
     tensors = row.inputs()
     tensors[0].view(-1)[0] = torch.nan
+    if row.black_box is not None:
+        with pytest.raises(ValueError, match="must not be NaN"):
+            row(*tensors)
+        return
     assert row(*tensors).isnan().any()
 
 
@@ -158,6 +173,10 @@ def check_hyperparameters(row: Row) -> None:
 
 def check_transforms(row: Row) -> None:
     batched = row.inputs(3)
+    if row.black_box is not None:
+        with pytest.raises(RuntimeError, match="call it without vmap"):
+            torch.func.vmap(row)(*batched)
+        return
     torch.testing.assert_close(torch.func.vmap(row)(*batched), row(*batched))
     tensors = row.inputs()
     over = tuple(range(len(tensors)))
@@ -174,8 +193,12 @@ def check_transforms(row: Row) -> None:
 
 def check_compile(row: Row, backend: str = "aot_eager") -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(row.function, backend=backend, fullgraph=True)
+    compiled = torch.compile(row.black_box or row.function, backend=backend, fullgraph=True)
     tensors = [t.requires_grad_() for t in row.inputs(2)]
+    if row.black_box is not None:
+        with pytest.raises(RuntimeError, match="runs outside of compiled code"):
+            compiled(*tensors)
+        return
     eager = row(*tensors)
     result = compiled(*tensors, **row.hyper)
     torch.testing.assert_close(result, eager)
@@ -843,4 +866,101 @@ def _on_shortest_path(x: Tensor) -> Tensor:
     return (there + back - (x.abs() + 0.1) - there[..., -1:, -1:]).abs() < 1e-9
 
 
-ROWS = [*CORE, *SORTING, *QUANTILES, *RANKING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS]
+def _path_costs(x: Tensor) -> Tensor:
+    """The costs of the cells on the shortest path, whose derivatives are those of the cells."""
+    costs = x.abs() + 0.1
+    path = softly.estimators.solvers.shortest_path(costs)
+    return torch.where(path == 0, 0.0, costs)  # not NaN, where a path is not known
+
+
+def _steps(x: Tensor) -> Tensor:
+    return torch.floor(2.0 * x).sum(-1)
+
+
+_ranking = softly.estimators.solvers.ranking
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+def _first(x: Tensor) -> Tensor:
+    return (torch.arange(x.shape[-1], device=x.device) == 0).to(x).expand(x.shape)
+
+
+class _FirstIsBest(softly.estimators.FenchelYoungLoss):
+    def forward(self, y: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(y, _first(y))
+
+
+def _quartic(x: Tensor) -> Tensor:
+    return (x.pow(4).sum(-1) + x.square().sum(-1)) / 4
+
+
+def _black_box_row(
+    name: str, make: Callable[..., Any], limit: Callable[[Tensor], Tensor], estimated: bool = True, **options: Any
+) -> Row:
+    """An estimator or a loss, ``make(**hyper)``, of examples (B, n), all of which get the same random numbers."""
+
+    def run(x: Tensor, **hyper: Any) -> Tensor:
+        flat = x.reshape(-1, x.shape[-1])
+        parts = [make(**hyper)(flat[i : i + 1]).reshape(1, -1) for i in range(len(flat))]
+        result = torch.cat(parts) if parts else flat.new_zeros(0, limit(flat.new_zeros(1, x.shape[-1])).numel())
+        return result.reshape((*x.shape[:-1], *limit(flat.new_zeros(x.shape[-1])).shape))
+
+    black_box = make(**options.get("hyper", {}))
+    return Row(name, run, limit, twice=False, estimated=estimated, black_box=black_box, **options)
+
+
+_NOISE = {"scale": 0.5, "num_samples": 64, "distribution": "gaussian", "antithetic": False, "sampler": "random"}
+_OTHER_NOISE = {"scale": 1.0, "num_samples": 60, "distribution": "cauchy", "antithetic": True, "sampler": "sobol"}
+_NO_NOISE = {"limit_hyper": {"scale": 1e-6}, "hyper": _NOISE, "other": _OTHER_NOISE}
+
+ESTIMATORS = [
+    Row(
+        "solvers.shortest_path",
+        _path_costs,
+        lambda x: torch.where(_on_shortest_path(x), x.abs() + 0.1, 0.0),
+        shapes=((3, 3),),
+        native_op=("grid_path", (False,)),
+        native_input=lambda x: x.abs() + 0.1,
+    ),
+    _black_box_row(
+        "FenchelYoungLoss",
+        lambda **hyper: _FirstIsBest(_ranking, generator=_seeded(), reduction="none", **hyper),
+        lambda x: (x * (_ranking(x) - _first(x))).sum(-1),
+        estimated=False,
+        **_NO_NOISE,
+    ),
+    _black_box_row(
+        "smooth", lambda **hyper: softly.estimators.smooth(_steps, generator=_seeded(), **hyper), _steps, **_NO_NOISE
+    ),
+    _black_box_row(
+        "PerturbedOptimizer",
+        lambda **hyper: softly.estimators.PerturbedOptimizer(_ranking, generator=_seeded(), **hyper),
+        _ranking,
+        **_NO_NOISE,
+    ),
+    _black_box_row(
+        "Imle", lambda **hyper: softly.estimators.Imle(_ranking, generator=_seeded(), **hyper), _ranking, **_NO_NOISE
+    ),
+    _black_box_row("blackbox", lambda: softly.estimators.blackbox(_ranking, strength=5.0, sense="max"), _ranking),
+    _black_box_row(
+        "NewtonLoss",
+        lambda **hyper: softly.NewtonLoss(_quartic, **hyper),
+        lambda x: 0.5 * ((x**3 + 0.5 * x) / (3 * x**2 + 0.5)).square().sum(-1),
+        limit_hyper={"tikhonov": 0.0, "curvature": "elementwise"},
+        hyper={"tikhonov": 0.5, "curvature": "hessian"},
+        other={"tikhonov": "auto", "curvature": "fisher"},
+    ),
+    _black_box_row(
+        "Resgro",
+        lambda **hyper: softly.Resgro(_quartic, generator=_seeded(), **hyper),
+        lambda x: torch.zeros_like(x[..., 0]),
+        limit_hyper={"scale": 1e-6},
+        hyper={"scale": 0.5, "num_samples": 8, "subset_size": 3, "num_sets": None, "distribution": "gaussian"},
+        other={"scale": 1.0, "num_samples": 9, "subset_size": 4, "num_sets": 2, "distribution": "cauchy"},
+    ),
+]
+
+ROWS = [*CORE, *SORTING, *QUANTILES, *RANKING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS, *ESTIMATORS]

@@ -1,6 +1,6 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import algorithms, distributions, logic, native, selection, sorting, tnorms
+from softly import algorithms, distributions, estimators, logic, native, optimization, selection, sorting, tnorms
 from softly.algorithms import relax
 from softly.elementary import abs, clamp, relu, round, sign, where
 from softly.minmax import (
@@ -17,6 +17,7 @@ from softly.minmax import (
     minimum,
     swap,
 )
+from softly.optimization import NewtonLoss, Resgro
 from softly.selection import TopKCrossEntropy, TopKNetwork
 from softly.sorting import (
     FastSort,
@@ -38,6 +39,8 @@ __version__ = "0.1.0"
 __all__ = [
     "FastSort",
     "NeuralSort",
+    "NewtonLoss",
+    "Resgro",
     "SinkhornSort",
     "SoftSort",
     "SortingNetwork",
@@ -52,6 +55,7 @@ __all__ = [
     "clamp",
     "distributions",
     "equal",
+    "estimators",
     "greater",
     "less",
     "logic",
@@ -61,6 +65,7 @@ __all__ = [
     "min",
     "minimum",
     "native",
+    "optimization",
     "permutation",
     "quantile",
     "rank",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,6 +19,32 @@ def constant_result(function: F) -> F:
     """``torch.compiler.assume_constant_result``, which would import the compiler: as long again as torch itself."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def outside(reason: str) -> Callable[[F], F]:
+    """``torch.compiler.disable`` with a reason, which would import the compiler.
+
+    Compiled code calls the function as it is, with all that it calls. As part of one whole graph it can't be.
+    """
+
+    def decorate(function: F) -> F:
+        disabled: list[Callable[..., Any]] = []
+
+        @functools.wraps(function)
+        def called(*arguments: Any, **options: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling():  # this very frame
+                torch._dynamo.graph_break(msg=reason)
+            if "torch._dynamo" not in sys.modules:
+                return function(*arguments, **options)
+            if not disabled:
+                disabled.append(torch.compiler.disable(function))
+            return disabled[0](*arguments, **options)
+
+        called._torchdynamo_disable = True  # type: ignore[attr-defined]
+        called._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
+        return called  # type: ignore[return-value]
+
+    return decorate
 
 
 class _Made:

@@ -46,6 +46,12 @@ def lifted(*tensors: Tensor) -> bool:
     )
 
 
+def mapped() -> bool:
+    """Whether ``torch.func.vmap`` is at work, where a tensor may be one example of many and nothing can be drawn."""
+    stack = _functorch.get_interpreter_stack() if _functorch.peek_interpreter_stack() is not None else None
+    return any(level.key() == _functorch.TransformType.Vmap for level in stack or ())
+
+
 def plain(tensors: Sequence[Tensor]) -> bool:
     """Whether nobody but the code that runs sees the tensors: neither `lifted` nor `observed`, in one go."""
     if (

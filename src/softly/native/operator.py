@@ -36,6 +36,10 @@ class Operator:
         check: ``(*tensors, *constants)``; raises for arguments that the kernel must not see.
         regular: ``(*tensors, *constants) -> bool``, which may look at data; where it denies, the reference takes the
             place of the kernel.
+        second: ``(u, grad, x, *constants) -> (grad_x, grad_grad)``, of one tensor: the derivatives of the inner product
+            of ``u`` and ``backward``.
+        curved: ``(x, *constants) -> bool``, whether ``second`` knows the arguments; otherwise the reference has second
+            derivatives, as it has all further ones.
         tensors: How many of the arguments are differentiated, the first ones; None where the first is a list of them.
         dtypes: Of the tensors that the kernels know.
     """
@@ -50,11 +54,14 @@ class Operator:
         reference: Callable[..., Tensor],
         check: Callable[..., None] | None = None,
         regular: Callable[..., bool] | None = None,
+        second: Callable[..., tuple[Tensor, Tensor]] | None = None,
+        curved: Callable[..., bool] | None = None,
         tensors: int | None = 1,
         dtypes: Sequence[torch.dtype] = _FULL,
     ) -> None:
         self.name, self.reference, self._shape, self._check = name, reference, shape, check
         self._forward, self._backward, self._regular = forward, backward, regular
+        self._second, self._curved = second, curved
         self._tensors, self._dtypes = tensors, tuple(dtypes)
         self._leading = 1 if tensors is None else tensors
         self._op = self._register(name, forward, self._run, shape)
@@ -173,7 +180,10 @@ class Operator:
     ) -> list[Tensor | None]:
         xs, kept = saved[: len(wanted)], saved[len(wanted) :]
         again = torch.is_grad_enabled()
-        alone = direct and not again and plain((grad, *xs))
+        alone = direct and plain((grad, *xs))
+        if alone and again and self._second is not None and self._curved(*xs, *constants):  # type: ignore[misc]
+            return [_Gradient.apply(self, constants, kept, grad, *xs)]
+        alone = alone and not again
         if not alone and (again or lifted(grad, *xs)):
             # The gradient itself is differentiated or transformed: the reference can do that, to any order.
             return self._pull(grad, xs, constants, wanted, create_graph=again)
@@ -258,6 +268,34 @@ class _Differentiable(torch.autograd.Function):
         wanted = list(ctx.needs_input_grad[3:])
         gradients = ctx.operator._gradients(grad, ctx.saved_tensors, ctx.constants, wanted, ctx.direct)
         return None, None, None, *gradients
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradient of an operator of one tensor that knows its second derivatives."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, operator: Operator, constants: Sequence[Any], kept: Sequence[Tensor], grad: Tensor, x: Tensor
+    ) -> Tensor:
+        ctx.operator, ctx.constants = operator, constants
+        ctx.save_for_backward(grad, x)
+        return operator._backward(grad.contiguous(), x, *kept, *constants)  # type: ignore[misc]
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> tuple[Any, ...]:
+        operator, (grad, x) = ctx.operator, ctx.saved_tensors
+        again = torch.is_grad_enabled()
+        if not again and plain((u, grad, x)):
+            curved, pushed = operator._second(u.contiguous(), grad.contiguous(), x.contiguous(), *ctx.constants)
+            return None, None, None, pushed, curved
+        with torch.enable_grad():
+            # The gradient may itself depend on x, which is no part of this derivative.
+            pair = (grad.view_as(grad), x.view_as(x)) if again else (grad.detach(), x.detach())
+            grad, x = pair if again else (t.requires_grad_() for t in pair)
+            (gradient,) = operator._pull(grad, [x], ctx.constants, [True], create_graph=True)
+            wanted = [t for t in (grad, x) if t.requires_grad]
+            found = iter(torch.autograd.grad(gradient, wanted, u, create_graph=again, materialize_grads=True))
+        return None, None, None, *(next(found) if t.requires_grad else None for t in (grad, x))
 
 
 def _autograd_again() -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor
 from softly import _inputs, native
 from softly._cache import bounded
 from softly._compiling import constant_result
-from softly.distributions import Distribution
+from softly.distributions import Distribution, get
 from softly.distributions.kernels import codes, decode
 from softly.sorting import network_logarithms as logarithms
 from softly.sorting import network_reference as reference
@@ -362,6 +362,30 @@ def _matrix_backward(
     return out
 
 
+_SECOND = {codes(get(name)) for name in ("gaussian", "logistic", "hyperbolic_secant", "cauchy")}
+_MOST_KEPT = 1 << 15  # entries of an example that its second derivatives need at once
+
+
+def _curved(x: Tensor, valid: Tensor | None, network: str, distribution: int, art: float, steepness: float) -> bool:
+    return (distribution, art) in _SECOND and _plan(network).size * x.shape[-1] <= _MOST_KEPT
+
+
+def _matrix_second(
+    u: Tensor,
+    grad: Tensor,
+    x: Tensor,
+    valid: Tensor | None,
+    network: str,
+    distribution: int,
+    art: float,
+    steepness: float,
+) -> tuple[Tensor, Tensor]:
+    curved, pushed = torch.empty_like(x), torch.empty_like(grad)
+    pointers = [tensor.data_ptr() for tensor in (x, grad, u, curved, pushed)]
+    _call("network_second", x.dtype, _plan(network), distribution, steepness, *pointers, _samples(x))
+    return curved, pushed
+
+
 def _rows_shape(
     x: Tensor,
     valid: Tensor | None,
@@ -442,6 +466,8 @@ _matrix = native.Operator(
     reference=_decoded(_any_matrix),
     check=_check,
     regular=_regular,
+    second=_matrix_second,
+    curved=_curved,
 )
 _rows = native.Operator(
     "network_rows",

@@ -35,6 +35,7 @@ STOPS = (
     Stop("Top-k", "topk"),
     Stop("Your own algorithm", "programs"),
     Stop("Logic gate networks", "logic"),
+    Stop("Training through a black box", "black_box"),
 )
 
 

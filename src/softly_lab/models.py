@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def convolutional(shape: Sequence[int], outputs: int, channels: Sequence[int] = (32, 64)) -> nn.Sequential:
@@ -20,3 +20,42 @@ def convolutional(shape: Sequence[int], outputs: int, channels: Sequence[int] = 
     with torch.no_grad():
         features = body(torch.zeros(1, *shape)).shape[1]
     return nn.Sequential(body, nn.Linear(features, 64), nn.ReLU(), nn.Linear(64, outputs))
+
+
+class _Block(nn.Module):
+    """Two convolutions of 3×3 around which the input passes by, as in ResNet18."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.body(x))
+
+
+def terrain_costs(cells: int, width: int = 64) -> nn.Sequential:
+    """The network of the shortest-path tasks (chapter 2): images to costs ≥ 0 of ``cells`` × ``cells`` cells.
+
+    The first five layers of ResNet18, the largest features of each cell, and their mean.
+    """
+    return nn.Sequential(
+        nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        _Block(width),
+        _Block(width),
+        nn.AdaptiveMaxPool2d(cells),
+        _Mean(),
+    )
+
+
+class _Mean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(1)

@@ -9,6 +9,7 @@ from softly_lab import experiments, runner
 
 # What quick runs reach at least, far above chance.
 REACHED = {
+    "shortest-path": ("EM", 5.0),
     "levenshtein": ("accuracy", 0.7),
     "sorting": ("EM", 10.0),
     "topk": ("top-1", 30.0),
@@ -65,6 +66,20 @@ def test_every_sorter_trains(sorter):
     config = experiment.configure("quick", sorter=sorter, steps=40, report=20, test_lists=100)
     result = runner.run(experiment, config)
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"] * 1.05
+
+
+@pytest.mark.parametrize(
+    "method", experiments.get("shortest-path").config.__dataclass_fields__["method"].metadata["choices"]
+)
+@pytest.mark.parametrize("newton", ["none", "fisher"])
+@pytest.mark.filterwarnings("ignore:softly.relax. a while loop was cut off")
+def test_every_way_through_a_shortest_path_trains(method, newton):
+    if (method, newton) in {("resgro", "fisher"), ("relaxed_while", "fisher")}:
+        pytest.skip("RESGRO has a step of its own, and the loop takes long")
+    experiment = experiments.get("shortest-path")
+    small = {"maps": 20, "test_maps": 10, "width": 4, "batch_size": 4, "steps": 2, "report": 2, "rounds": 14}
+    result = runner.run(experiment, experiment.configure("quick", method=method, newton=newton, **small))
+    assert 0 <= result.final["EM"] <= result.final["cost match"] <= 100
 
 
 def test_steepness_of_the_chapter():

@@ -4,7 +4,7 @@ import importlib
 
 from softly_lab.runner import Experiment
 
-NAMES = ("levenshtein", "sorting", "topk", "logic", "ranking")
+NAMES = ("shortest-path", "levenshtein", "sorting", "topk", "logic", "ranking")
 
 
 def get(name: str) -> Experiment:

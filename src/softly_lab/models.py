@@ -59,3 +59,25 @@ def terrain_costs(cells: int, width: int = 64) -> nn.Sequential:
 class _Mean(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean(1)
+
+
+def fully_connected(inputs: int, width: int, outputs: int) -> nn.Sequential:
+    """Five layers with ReLUs between them (chapter 7)."""
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(inputs, width), nn.ReLU()]
+    for _ in range(3):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+def lenet5(side: int, outputs: int, activation: type[nn.Module]) -> nn.Sequential:
+    """LeNet-5 on images of ``side`` × ``side`` pixels (chapter 7)."""
+    small = side < 20  # scikit-learn's digits, which two convolutions without padding would use up
+    body = nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), activation(), nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=2 if small else 0), activation(), nn.AvgPool2d(2), nn.Flatten(),
+    )  # fmt: skip
+    with torch.no_grad():
+        features = body(torch.zeros(1, 1, side, side)).shape[1]
+    return nn.Sequential(
+        body, nn.Linear(features, 120), activation(), nn.Linear(120, 84), activation(), nn.Linear(84, outputs)
+    )

@@ -963,4 +963,54 @@ ESTIMATORS = [
     ),
 ]
 
-ROWS = [*CORE, *SORTING, *QUANTILES, *RANKING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS, *ESTIMATORS]
+_TETRAHEDRON = torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 1], [1, 3, 2]])
+
+
+def _silhouette(x: Tensor, *, steepness: float, image_size: tuple[int, int] = (4, 5), **hyper: Any) -> Tensor:
+    renderer = softly.Renderer(image_size, steepness=steepness, **hyper)
+    camera = softly.rendering.Camera.look_at(distance=5.0, elevation=20.0, azimuth=30.0)
+    mesh = softly.rendering.Mesh(x.reshape(-1, 4, 3), _TETRAHEDRON.to(x.device))
+    return renderer.silhouette(mesh, camera).reshape(*x.shape[:-2], *image_size)
+
+
+def _hard_silhouette(x: Tensor) -> Tensor:
+    """Whether the ray of a pixel meets a face, by the volumes that it spans with the edges of the face."""
+    camera = softly.rendering.Camera.look_at(distance=5.0, elevation=20.0, azimuth=30.0)
+    points = camera.view(x.reshape(-1, 4, 3))
+    size = 3.0**-0.5
+    rows, columns = torch.meshgrid(0.75 - 0.5 * torch.arange(4), 0.5 * torch.arange(5) - 1.0, indexing="ij")
+    rays = torch.stack([columns * size, rows * size, torch.ones_like(rows)], -1).double().view(-1, 1, 1, 3)
+    a, b, c = points[:, None, _TETRAHEDRON].unbind(-2)
+    volumes = [(torch.linalg.cross(p, q) * rays[..., 0, :]).sum(-1) for p, q in ((a, b), (b, c), (c, a))]
+    sides = torch.stack(volumes, -1)
+    hit = ((sides > 0).all(-1) | (sides < 0).all(-1)).any(-1)
+    return hit.double().view(*x.shape[:-2], 4, 5)
+
+
+def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], **options: Any) -> Row:
+    return Row(
+        f"Renderer.silhouette[{name}]",
+        _silhouette,
+        _hard_silhouette,
+        {"steepness": 1e7},
+        hyper={"steepness": 3.0, **hyper},
+        other={"steepness": 5.0, **other},
+        shapes=((4, 3),),
+        shortest=3,
+        **options,
+    )
+
+
+RENDERING = [
+    _renderer_row("logistic", {"distribution": "logistic"}, {"distribution": "cauchy"}),
+    _renderer_row(
+        "gaussian, yager, squared",
+        {"distribution": "gaussian", "tconorm": "yager", "squared": True},
+        {"distribution": "cauchy", "tconorm": "einstein", "squared": False},
+    ),
+]
+
+ROWS = [
+    *(*CORE, *SORTING, *QUANTILES, *RANKING, *SELECTION, *FASTSORT, *SINKHORN, *LOGIC, *PROGRAMS),
+    *(*ESTIMATORS, *RENDERING),
+]

@@ -1,6 +1,17 @@
 """Write an algorithm; softly makes it differentiable."""
 
-from softly import algorithms, distributions, estimators, logic, native, optimization, selection, sorting, tnorms
+from softly import (
+    algorithms,
+    distributions,
+    estimators,
+    logic,
+    native,
+    optimization,
+    rendering,
+    selection,
+    sorting,
+    tnorms,
+)
 from softly.algorithms import relax
 from softly.elementary import abs, clamp, relu, round, sign, where
 from softly.minmax import (
@@ -18,6 +29,7 @@ from softly.minmax import (
     swap,
 )
 from softly.optimization import NewtonLoss, Resgro
+from softly.rendering import Renderer
 from softly.selection import TopKCrossEntropy, TopKNetwork
 from softly.sorting import (
     FastSort,
@@ -40,6 +52,7 @@ __all__ = [
     "FastSort",
     "NeuralSort",
     "NewtonLoss",
+    "Renderer",
     "Resgro",
     "SinkhornSort",
     "SoftSort",
@@ -71,6 +84,7 @@ __all__ = [
     "rank",
     "relax",
     "relu",
+    "rendering",
     "round",
     "selection",
     "sign",

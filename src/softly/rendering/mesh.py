@@ -1,0 +1,209 @@
+"""Triangle meshes, batched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from softly import _inputs, native
+
+__all__ = ["Mesh"]
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
+
+
+class Mesh:
+    """Triangles in space: vertices, and faces that are three of them each, with colours where they have some.
+
+    Moving a vertex moves every face that has it: all that is computed of a mesh is differentiable in its vertices and
+    in its colours.
+
+    Args:
+        vertices: (..., V, 3) Points of the world, right-handed with y up; (V, 3) is a batch of one.
+        faces: (F, 3) Vertices of each face, of all meshes of the batch; counter-clockwise as seen from outside. Or
+            (..., F, 3) with the batch of ``vertices``, whose rows of -1 are no faces: what `join` makes.
+        vertex_colors: (..., V, 3) Red, green and blue in [0, 1].
+        face_colors: (..., F, 3) The same for each face.
+
+    Example:
+        >>> mesh = softly.rendering.Mesh(torch.eye(3), torch.tensor([[0, 1, 2]]))
+        >>> mesh.vertices.shape, mesh.normals()
+        (torch.Size([1, 3, 3]), tensor([[[0.5774, 0.5774, 0.5774]]]))
+    """
+
+    def __init__(
+        self,
+        vertices: Tensor,
+        faces: Tensor,
+        *,
+        vertex_colors: Tensor | None = None,
+        face_colors: Tensor | None = None,
+    ) -> None:
+        name = "softly.rendering.Mesh"
+        _inputs.floating(vertices, name, "vertices")
+        if vertices.ndim < 2 or vertices.shape[-1] != 3:
+            raise ValueError(f"{name}: vertices must have shape (..., V, 3), got {tuple(vertices.shape)}.")
+        self.vertices = vertices if vertices.ndim > 2 else vertices.unsqueeze(0)
+        self.faces = _checked_faces(faces, self.vertices, name)
+        self.vertex_colors = self._colors(vertex_colors, "vertex_colors", self.vertices.shape[-2])
+        self.face_colors = self._colors(face_colors, "face_colors", self.faces.shape[-2])
+        if vertex_colors is not None and face_colors is not None:
+            raise ValueError(f"{name}: a mesh has vertex_colors or face_colors, got both.")
+
+    def _colors(self, colors: Tensor | None, argument: str, count: int) -> Tensor | None:
+        if colors is None:
+            return None
+        name = "softly.rendering.Mesh"
+        _inputs.floating(colors, name, argument)
+        colors = colors if colors.ndim > 2 else colors.unsqueeze(0)
+        if colors.shape[-2:] != (count, 3):
+            raise ValueError(f"{name}: {argument} must have shape (..., {count}, 3), got {tuple(colors.shape)}.")
+        return colors
+
+    def __repr__(self) -> str:
+        batch = "×".join(str(size) for size in self.vertices.shape[:-2])
+        return f"Mesh({batch} of {self.vertices.shape[-2]} vertices and {self.faces.shape[-2]} faces)"
+
+    @property
+    def present(self) -> Tensor | None:
+        """(..., F) Which rows of ``faces`` are faces; None where all are.
+
+        Example:
+            >>> softly.rendering.cube().present is None
+            True
+        """
+        return self.faces[..., 0] >= 0 if self.faces.ndim > 2 else None
+
+    def count(self) -> Tensor | int:
+        """How many faces there are: a number, or (...) one for each mesh of the batch.
+
+        Example:
+            >>> softly.rendering.cube().count()
+            12
+        """
+        present = self.present
+        return self.faces.shape[0] if present is None else present.sum(-1)
+
+    def corners(self, values: Tensor | None = None) -> Tensor:
+        """The vertices of each face, or other ``values`` (..., V, C) that vertices have.
+
+        Returns:
+            (..., F, 3, C)
+
+        Example:
+            >>> softly.rendering.cube().corners().shape
+            torch.Size([1, 12, 3, 3])
+        """
+        values = self.vertices if values is None else values
+        faces, channels = self.faces, values.shape[-1]
+        if faces.ndim == 2:
+            found = values.index_select(-2, faces.flatten())
+            return found.unflatten(-2, (faces.shape[0], 3))
+        batch = torch.broadcast_shapes(values.shape[:-2], faces.shape[:-2])
+        index = faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand(*batch, -1, channels)
+        found = values.expand(*batch, *values.shape[-2:]).gather(-2, index)
+        return found.unflatten(-2, (faces.shape[-2], 3))
+
+    def normals(self) -> Tensor:
+        """(..., F, 3) The faces' unit normals, outward where their vertices are counter-clockwise; 0 without area.
+
+        Example:
+            >>> softly.rendering.cube().normals()[0, 0]
+            tensor([0., 0., 1.])
+        """
+        return _unit(self._area_vectors())
+
+    def vertex_normals(self) -> Tensor:
+        """(..., V, 3) The unit normals of the vertices: their faces' normals, weighted by area.
+
+        Example:
+            >>> sphere = softly.rendering.icosphere(642)
+            >>> bool((sphere.vertex_normals() * sphere.vertices).sum(-1).min() > 0.999)
+            True
+        """
+        areas = self._area_vectors()
+        present = self.present
+        if present is not None:
+            areas = torch.where(present.unsqueeze(-1), areas, 0.0)
+        shape = (*areas.shape[:-2], self.vertices.shape[-2], 3)
+        spread = areas.unsqueeze(-2).expand(*areas.shape[:-1], 3, 3).flatten(-3, -2)
+        index = self.faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand_as(spread)
+        return _unit(areas.new_zeros(shape).scatter_add(-2, index, spread))
+
+    def _area_vectors(self) -> Tensor:
+        a, b, c = self.corners().unbind(-2)
+        return torch.linalg.cross(b - a, c - a)
+
+    @staticmethod
+    def join(meshes: Sequence[Mesh]) -> Mesh:
+        """One batch of meshes that needn't have the same faces; what is missing is padded, and not seen.
+
+        Args:
+            meshes: Each with one batch dimension, all with colours of one kind or none.
+
+        Example:
+            >>> cube, sphere = softly.rendering.cube(), softly.rendering.icosphere(12)
+            >>> softly.rendering.Mesh.join([cube, sphere])
+            Mesh(2 of 12 vertices and 20 faces)
+        """
+        name = "softly.rendering.Mesh.join"
+        if not meshes:
+            raise ValueError(f"{name}: meshes must have at least one entry, got none.")
+        for mesh in meshes:
+            if mesh.vertices.ndim != 3:
+                raise ValueError(f"{name}: a mesh must have one batch dimension, got {tuple(mesh.vertices.shape)}.")
+        most = max(mesh.vertices.shape[1] for mesh in meshes)
+        longest = max(mesh.faces.shape[-2] for mesh in meshes)
+        faces = [
+            (mesh.faces if mesh.faces.ndim > 2 else mesh.faces.unsqueeze(0)).expand(mesh.vertices.shape[0], -1, -1)
+            for mesh in meshes
+        ]
+        return Mesh(
+            torch.cat([_padded(mesh.vertices, most, 0) for mesh in meshes]),
+            torch.cat([_padded(f, longest, -1) for f in faces]),
+            vertex_colors=_joined_colors([m.vertex_colors for m in meshes], meshes, most, name),
+            face_colors=_joined_colors([m.face_colors for m in meshes], meshes, longest, name),
+        )
+
+
+def _padded(x: Tensor, rows: int, value: float) -> Tensor:
+    return torch.nn.functional.pad(x, (0, 0, 0, rows - x.shape[-2]), value=value)
+
+
+def _joined_colors(colors: list[Tensor | None], meshes: Sequence[Mesh], rows: int, name: str) -> Tensor | None:
+    known = [
+        _padded(c.expand(m.vertices.shape[0], -1, -1), rows, 0)
+        for c, m in zip(colors, meshes, strict=True)
+        if c is not None
+    ]
+    if not known:
+        return None
+    if len(known) < len(colors):
+        raise ValueError(f"{name}: all meshes need colours of the same kind, got {len(known)} of {len(colors)}.")
+    return torch.cat(known)
+
+
+def _unit(x: Tensor) -> Tensor:
+    """``x`` at length 1; what has none stays 0."""
+    square = x.square().sum(-1, keepdim=True)
+    zero = square == 0
+    return torch.where(zero, 0.0, x / torch.where(zero, 1.0, square).sqrt())
+
+
+def _checked_faces(faces: Tensor, vertices: Tensor, name: str) -> Tensor:
+    if not isinstance(faces, Tensor) or faces.dtype not in _INTEGERS:
+        kind = faces.dtype if isinstance(faces, Tensor) else type(faces).__name__
+        raise TypeError(f"{name}: faces must be a tensor of integers, got {kind}.")
+    if faces.ndim < 2 or faces.shape[-1] != 3:
+        raise ValueError(f"{name}: faces must have shape (F, 3) or (..., F, 3), got {tuple(faces.shape)}.")
+    known, count = native.data(faces), vertices.shape[-2]
+    if known is not None and known.numel() and known.device.type == "cpu":
+        low, high = (int(bound) for bound in torch.aminmax(known))
+        if high >= count or low < (0 if faces.ndim == 2 else -1):
+            wrong = high if high >= count else low
+            raise ValueError(f"{name}: faces must name vertices 0 to {count - 1}, got {wrong}.")
+        if low < 0 and not bool(((known < 0).sum(-1) % 3 == 0).all()):
+            raise ValueError(f"{name}: a row of faces that is none must be -1 throughout, got one that is in part.")
+    return faces.long()

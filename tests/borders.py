@@ -284,4 +284,6 @@ RAISES = {
 NOT_ASKED = {
     ("infinities", "levenshtein"): "letters are probabilities",
     **{("infinities", name): "black boxes are asked as they are" for name in BLACK_BOXES},
+    ("infinities", "Renderer.silhouette[logistic]"): "a point at infinity has no picture",
+    ("infinities", "Renderer.silhouette[gaussian, yager, squared]"): "a point at infinity has no picture",
 }

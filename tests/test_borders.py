@@ -26,6 +26,7 @@ CORE = (  # one of each kind of kernel, and of what has none
     "soft_topk",
     "LogicNetwork",
     "levenshtein",
+    "Renderer.silhouette[logistic]",
 )
 CELLS = [
     pytest.param(name, border, id=f"{name}-{border}", marks=[] if name in CORE else pytest.mark.slow)

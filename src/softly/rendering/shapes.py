@@ -38,7 +38,16 @@ def icosphere(vertices: int | None = None, *, level: int | None = None) -> Mesh:
     if not 0 <= level <= 8:
         raise ValueError(f"{name}: level must be in [0, 8], got {level}.")
     g = (1.0 + math.sqrt(5.0)) / 2.0
-    corners = [(-1, g, 0), (1, g, 0), (-1, -g, 0), (1, -g, 0), (0, -1, g), (0, 1, g), (0, -1, -g), (0, 1, -g)]
+    corners: list[tuple[float, float, float]] = [
+        (-1, g, 0),
+        (1, g, 0),
+        (-1, -g, 0),
+        (1, -g, 0),
+        (0, -1, g),
+        (0, 1, g),
+        (0, -1, -g),
+        (0, 1, -g),
+    ]
     corners += [(g, 0, -1), (g, 0, 1), (-g, 0, -1), (-g, 0, 1)]
     points = torch.nn.functional.normalize(torch.tensor(corners, dtype=torch.float64), dim=-1)
     faces = torch.tensor(

@@ -24,6 +24,7 @@
 #include "sorting/network_rows.h"
 #include "sorting/network_second.h"
 #include "programs/tape.h"
+#include "rendering/silhouette.h"
 #include "selection/threshold.h"
 #include "core/tnorms.h"
 
@@ -133,6 +134,11 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_f64", SOFTLY_SELECT(logsumexp<double>));
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
+
+    define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));
+    define(m, "silhouette_f64", SOFTLY_SELECT(silhouette<double>));
+    define(m, "silhouette_backward_f32", SOFTLY_SELECT(silhouette_backward<float>));
+    define(m, "silhouette_backward_f64", SOFTLY_SELECT(silhouette_backward<double>));
 
     define(m, "logic_forward_f32", SOFTLY_SELECT(logic_forward<float>));
     define(m, "logic_forward_f64", SOFTLY_SELECT(logic_forward<double>));

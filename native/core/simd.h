@@ -130,7 +130,10 @@ struct Simd {
     static V select(Mask mask, V yes, V no) { return mask ? yes : no; }
     // Bit k is set where element k of the mask is.
     static uint32_t bits(Mask mask) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return _mm512_movepi32_mask((__m512i)mask);
+        if constexpr (sizeof(T) == 8) return _mm512_movepi64_mask((__m512i)mask);
+#elif defined(__AVX2__)
         if constexpr (sizeof(T) == 4) return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
         if constexpr (sizeof(T) == 8) return static_cast<uint32_t>(_mm256_movemask_pd((__m256d)mask));
 #endif

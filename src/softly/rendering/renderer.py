@@ -20,7 +20,12 @@ from softly.tnorms import TNorm
 
 __all__ = ["Renderer"]
 
-_HARD = Choice(distributions.get("heaviside"), False, tnorms.get("minimum"), None)
+# Faces that share an edge leave no gap between them: a pixel is covered up to the rounding of its distance.
+_ROUNDING = {torch.float32: 2.0**-20, torch.float64: 2.0**-48}
+_HARD = {
+    dtype: Choice(distributions.get("heaviside").shifted(rounding), False, tnorms.get("minimum"), None)
+    for dtype, rounding in _ROUNDING.items()
+}
 
 
 class Renderer(Steep):
@@ -111,7 +116,7 @@ class Renderer(Steep):
                 return image / count.clamp(min=1).to(image)[..., None, None]
             return image / max(count, 1)
         if self.straight_through:
-            hard = silhouette(corners.detach(), dial.detach(), seen, height, width, _HARD)
+            hard = silhouette(corners.detach(), torch.ones_like(dial), seen, height, width, _HARD[corners.dtype])
             return _straight_through(hard > 0, image)
         return image
 

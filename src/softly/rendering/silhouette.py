@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from softly import native, tnorms
 from softly.distributions import Distribution
+from softly.rendering import codes
 from softly.rendering.distance import signed_distance
 
 _DROPPED = 1e-6
@@ -89,4 +92,149 @@ def silhouette(
     Returns:
         (..., height, width)
     """
+    distribution, tconorm = codes.of_distribution(choice.distribution), codes.of_tconorm(choice.tconorm)
+    if distribution is None or tconorm is None:
+        return reference(polygons, steepness, seen, height, width, choice)
+    cutoff = -1.0 if choice.cutoff is None else choice.cutoff
+    return _silhouette(polygons, steepness, seen, height, width, *distribution, choice.squared, *tconorm, cutoff)
+
+
+# The kernel ------------------------------------------------------------------------------------------------------
+
+
+def _of_numbers(
+    polygons: Tensor,
+    steepness: Tensor,
+    seen: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    tconorm: int,
+    parameter: float,
+    cutoff: float,
+) -> Tensor:
+    choice = Choice(
+        codes.distribution_of(distribution, turned, shift),
+        squared,
+        codes.tconorm_of(tconorm, parameter),
+        None if cutoff < 0 else cutoff,
+    )
     return reference(polygons, steepness, seen, height, width, choice)
+
+
+def _shape(
+    polygons: Tensor, steepness: Tensor, seen: Tensor | None, height: int, width: int, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    size = (*polygons.shape[:-3], height, width)
+    return polygons.new_empty(size), polygons.new_empty(2, *size)
+
+
+def _call(name: str, polygons: Tensor, seen: Tensor | None, *arguments: Any) -> None:
+    faces, corners = polygons.shape[-3:-1]
+    batch = polygons.shape[:-3].numel()
+    pointers = (polygons.data_ptr(), 0 if seen is None else seen.data_ptr())
+    run = native.kernel(name, polygons.dtype)
+    if not run(*pointers, batch, faces, corners, *arguments, torch.get_num_threads()):
+        raise MemoryError(f"softly.Renderer: no memory for {batch} × {faces} faces.")
+
+
+def _forward(
+    polygons: Tensor,
+    steepness: Tensor,
+    seen: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    tconorm: int,
+    parameter: float,
+    cutoff: float,
+) -> tuple[Tensor, Tensor]:
+    image, kept = _shape(polygons, steepness, seen, height, width)
+    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
+    pointers = (image.data_ptr(), kept.data_ptr())
+    _call("silhouette", polygons, seen, height, width, steepness.item(), *options, *pointers)
+    return image, kept
+
+
+def _backward(
+    grad: Tensor,
+    polygons: Tensor,
+    steepness: Tensor,
+    kept: Tensor,
+    seen: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    tconorm: int,
+    parameter: float,
+    cutoff: float,
+    wanted: list[bool],
+) -> list[Tensor]:
+    grad_polygons, change = torch.empty_like(polygons), polygons.new_empty(())
+    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
+    pointers = (grad.data_ptr(), kept.data_ptr(), grad_polygons.data_ptr(), change.data_ptr() if wanted[1] else 0)
+    _call("silhouette_backward", polygons, seen, height, width, steepness.item(), *options, *pointers)
+    return [
+        grad_polygons if wanted[0] else polygons.new_empty(0),
+        change.to(steepness.dtype).reshape(steepness.shape) if wanted[1] else steepness.new_empty(0),
+    ]
+
+
+def _check(
+    polygons: Tensor,
+    steepness: Tensor,
+    seen: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    tconorm: int,
+    parameter: float,
+    cutoff: float,
+) -> None:
+    if polygons.ndim < 3 or polygons.shape[-2] not in (3, 6) or polygons.shape[-1] != 2:
+        raise ValueError(f"softly.Renderer: polygons must have shape (..., F, 3 or 6, 2), got {tuple(polygons.shape)}.")
+    if steepness.numel() != 1:
+        raise ValueError(f"softly.Renderer: steepness must be a single number, got {tuple(steepness.shape)}.")
+    if seen is not None and (seen.dtype != torch.bool or seen.shape != polygons.shape[:-2]):
+        raise ValueError(f"softly.Renderer: seen must be boolean of shape {tuple(polygons.shape[:-2])}.")
+    if min(height, width) < 1:
+        raise ValueError(f"softly.Renderer: the image's size must be positive, got {(height, width)}.")
+    codes.distribution_of(distribution, turned, shift)
+    codes.tconorm_of(tconorm, parameter)
+
+
+_LARGEST = 1e9
+"""Up to which coordinates distances can be squared."""
+
+
+def _regular(polygons: Tensor, steepness: Tensor, *_: Any) -> bool:
+    if not 0 < steepness.item() < math.inf:
+        return False
+    if not polygons.numel():
+        return True
+    low, high = torch.aminmax(polygons)
+    return low.item() > -_LARGEST and high.item() < _LARGEST  # not where one is NaN
+
+
+_silhouette = native.Operator(
+    "silhouette",
+    forward=_forward,
+    shape=_shape,
+    backward=_backward,
+    reference=_of_numbers,
+    check=_check,
+    regular=_regular,
+    tensors=2,
+)

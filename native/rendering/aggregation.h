@@ -9,8 +9,8 @@
 
 namespace softly::SOFTLY_ISA {
 
-// In the order of softly/rendering/silhouette.py.
-enum Aggregation : int { maximum, hamacher_sum, frank, yager, aczel_alsina, dombi, schweizer_sklar, total, aggregations };
+// In the order of softly/rendering/codes.py, and behind them the probabilistic sum: Hamacher's at 1, without divisions.
+enum Aggregation : int { maximum, hamacher_sum, frank, yager, aczel_alsina, dombi, schweizer_sklar, total, probabilistic, aggregations };
 
 // x^r for x >= 0; 0 at 0 for r > 0.
 template <typename T>
@@ -59,15 +59,15 @@ struct Family {
     T rate;                   // log r, of Frank's family
     V whole;                  // and r - 1
 
-    Family(int kind, double r)
-        : kind(kind),
+    Family(int number, double r)
+        : kind(number == hamacher_sum && r == 1 ? int(probabilistic) : number),
           r(r),
           raise(r),
           lowered(r - 1),
-          rate(kind == frank ? T(__builtin_log(r)) : T(1)),
+          rate(number == frank ? T(__builtin_log(r)) : T(1)),
           whole(exp_minus_one<T>(S::set(rate))) {}
 
-    bool multiplies() const { return kind == hamacher_sum || kind == frank; }
+    bool multiplies() const { return kind == hamacher_sum || kind == frank || kind == probabilistic; }
 
     T neutral() const { return multiplies() ? T(1) : T(0); }
 
@@ -86,6 +86,7 @@ struct Family {
 
     double value(double g) const {
         switch (kind) {
+            case probabilistic: return 1 - g;
             case hamacher_sum: return 1 - r * g / (r + (1 - r) * (1 - g));
             case frank: return 1 - __builtin_log1p((r - 1) * g) / __builtin_log(r);
             case yager: return __builtin_fmin(1, rooted(g));
@@ -98,6 +99,7 @@ struct Family {
 
     double coefficient(double g, double number) const {
         switch (kind) {
+            case probabilistic: return g;
             case maximum: return number > 0 ? 1 / number : 0;
             case hamacher_sum: {
                 const double below = r + (1 - r) * (1 - g);
@@ -133,10 +135,13 @@ inline typename Simd<T>::V minus_log(typename Simd<T>::V p, typename Simd<T>::V 
 
 // What an operand adds, or for those that multiply, its factor.
 template <int kind, typename T>
-inline typename Simd<T>::V share(const Family<T>& family, typename Simd<T>::V p, typename Simd<T>::V q) {
+inline typename Simd<T>::V share([[maybe_unused]] const Family<T>& family, typename Simd<T>::V p,
+                                 [[maybe_unused]] typename Simd<T>::V q) {
     using S = Simd<T>;
     using V = typename S::V;
-    if constexpr (kind == hamacher_sum) {
+    if constexpr (kind == probabilistic) {
+        return q;
+    } else if constexpr (kind == hamacher_sum) {
         return q / (q + T(family.r) * p);
     } else if constexpr (kind == frank) {
         return exp_minus_one<T>(family.rate * q) / family.whole;  // (r^q - 1) / (r - 1), exactly 1 at 1
@@ -157,8 +162,11 @@ inline typename Simd<T>::V share(const Family<T>& family, typename Simd<T>::V p,
 
 // What an operand may change the state by, to decide whether it can be dropped.
 template <int kind, typename T>
-inline typename Simd<T>::V weight(const Family<T>& family, typename Simd<T>::V p, typename Simd<T>::V q) {
-    if constexpr (kind == hamacher_sum) {
+inline typename Simd<T>::V weight([[maybe_unused]] const Family<T>& family, typename Simd<T>::V p,
+                                  [[maybe_unused]] typename Simd<T>::V q) {
+    if constexpr (kind == probabilistic) {
+        return p;
+    } else if constexpr (kind == hamacher_sum) {
         return T(family.r) * p / (q + T(family.r) * p);
     } else if constexpr (kind == frank) {
         const double rate = __builtin_log(family.r);
@@ -174,25 +182,33 @@ void gather(const Family<T>& family, const typename Simd<T>::V* p, const typenam
             typename Simd<T>::V* state, typename Simd<T>::V* number) {
     using S = Simd<T>;
     using V = typename S::V;
-    for (int i = 0; i < entries; ++i) {
-        for (int k = 0; k < size; ++k) {
-            const V one = p[i * size + k];
-            if constexpr (kind == maximum) {
-                number[k] = one > state[k] ? S::set(1) : one == state[k] ? number[k] + 1 : number[k];
-                state[k] = one > state[k] ? one : state[k];
-            } else if constexpr (kind == hamacher_sum || kind == frank) {
-                state[k] *= share<kind, T>(family, one, q[i * size + k]);
-            } else {
-                state[k] += share<kind, T>(family, one, q[i * size + k]);
+    constexpr bool multiplies = kind == probabilistic || kind == hamacher_sum || kind == frank;
+    for (int k = 0; k < size; ++k) {
+        int i = k;
+        if constexpr (kind == maximum) {
+            for (; i < entries * size; i += size) {
+                number[k] = p[i] > state[k] ? S::set(1) : p[i] == state[k] ? number[k] + 1 : number[k];
+                state[k] = p[i] > state[k] ? p[i] : state[k];
             }
+        } else {
+            // Four at once, since each has to wait for the one before.
+            const auto part = [&](int at) { return share<kind, T>(family, p[at], q[at]); };
+            V total = state[k];
+            for (; i + 3 * size < entries * size; i += 4 * size) {
+                const V a = part(i), b = part(i + size), c = part(i + 2 * size), d = part(i + 3 * size);
+                total = multiplies ? total * ((a * b) * (c * d)) : total + ((a + b) + (c + d));
+            }
+            for (; i < entries * size; i += size) total = multiplies ? total * part(i) : total + part(i);
+            state[k] = total;
         }
     }
 }
 
 // f becomes f * slope(p). Operands at 1, whose slope may be infinite, have no derivative left.
 template <int kind, typename T>
-void slopes(const Family<T>& family, const typename Simd<T>::V* p, const typename Simd<T>::V* q, int count,
-            const typename Simd<T>::V* const* states, typename Simd<T>::V* f) {
+void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V* p, const typename Simd<T>::V* q,
+            int count, [[maybe_unused]] const int32_t* at, [[maybe_unused]] const typename Simd<T>::V* state,
+            typename Simd<T>::V* f) {
     using S = Simd<T>;
     using V = typename S::V;
     constexpr T tiny = sizeof(T) == 4 ? T(1e-30) : T(1e-250);
@@ -201,7 +217,9 @@ void slopes(const Family<T>& family, const typename Simd<T>::V* p, const typenam
         const V one = p[i], other = open ? q[i] : S::set(1);
         V slope = S::set(1);
         if constexpr (kind == maximum) {
-            slope = one == *states[i] ? S::set(1) : S::zero();
+            slope = one == state[at[i]] ? S::set(1) : S::zero();
+        } else if constexpr (kind == probabilistic) {
+            slope = 1 / other;
         } else if constexpr (kind == hamacher_sum) {
             slope = 1 / ((other + T(family.r) * one) * other);
         } else if constexpr (kind == frank) {
@@ -231,7 +249,7 @@ struct Aggregate {
     using V = typename Simd<T>::V;
     V (*weight)(const Family<T>&, V, V);
     void (*gather)(const Family<T>&, const V*, const V*, int, int, V*, V*);
-    void (*slopes)(const Family<T>&, const V*, const V*, int, const V* const*, V*);
+    void (*slopes)(const Family<T>&, const V*, const V*, int, const int32_t*, const V*, V*);
 };
 
 template <typename T>
@@ -241,6 +259,7 @@ inline Aggregate<T> aggregate_of(int kind) {
         {weight<2, T>, gather<2, T>, slopes<2, T>}, {weight<3, T>, gather<3, T>, slopes<3, T>},
         {weight<4, T>, gather<4, T>, slopes<4, T>}, {weight<5, T>, gather<5, T>, slopes<5, T>},
         {weight<6, T>, gather<6, T>, slopes<6, T>}, {weight<7, T>, gather<7, T>, slopes<7, T>},
+        {weight<8, T>, gather<8, T>, slopes<8, T>},
     };
     return table[kind];
 }

@@ -28,6 +28,19 @@ struct Covered {
     typename Simd<T>::V p, q, f;
 };
 
+// exp(x) for x <= 0, held above the subnormal numbers: no probability that small matters to a pixel.
+template <typename T>
+inline typename Simd<T>::V exp_below(typename Simd<T>::V x) {
+    using S = Simd<T>;
+    using F = typename S::F;
+    x = S::max(x, S::set(sizeof(T) == 4 ? T(-87) : T(-708)));
+    const typename S::V shifted = x * T(1.4426950408889634074) + F::round;
+    const typename S::V k = shifted - F::round;
+    const typename S::V r = (x - k * F::ln2_high) - k * F::ln2_low;
+    const typename S::V power = 1 + (r + r * r * S::polynomial(r, F::exp));
+    return (typename S::V)((typename S::U)power + ((typename S::U)shifted << F::mantissa));
+}
+
 // 1 - exp(-y) for y >= 0.
 template <typename T>
 inline typename Simd<T>::V one_minus_exp(typename Simd<T>::V y, typename Simd<T>::V exp) {
@@ -62,7 +75,9 @@ inline Covered<T> covered(typename Simd<T>::V x) {
     if constexpr (family < gumbel_max) {
         constexpr auto distribution = static_cast<Distribution>(family);
         const V a = S::abs(x);
-        const Tail<T> tail = SOFTLY_ISA::tail<distribution, T>(a, head<distribution, T>(a));
+        constexpr bool decays = distribution == Distribution::laplace || distribution == Distribution::logistic;
+        const V begun = decays ? exp_below<T>(-a) : head<distribution, T>(a);
+        const Tail<T> tail = SOFTLY_ISA::tail<distribution, T>(a, begun);
         const auto negative = x < 0;
         const V rest = 1 - tail.weight;
         at = {negative ? tail.weight : rest, negative ? rest : tail.weight, tail.density};
@@ -73,7 +88,7 @@ inline Covered<T> covered(typename Simd<T>::V x) {
         at.f = decay * at.p;
     } else if constexpr (family == exponential) {
         const V y = S::max(x, S::zero());
-        const V q = S::exp(-y);
+        const V q = exp_below<T>(-y);
         at = {one_minus_exp<T>(y, q), q, x < 0 ? S::zero() : q};
     } else if constexpr (family == levy) {
         // Below this point F, and with it every derivative, underflows in double precision.
@@ -96,7 +111,7 @@ inline Covered<T> covered(typename Simd<T>::V x) {
     } else {
         static_assert(family == gamma_two);
         const V y = S::max(x, S::zero());
-        const V decay = S::exp(-y);
+        const V decay = exp_below<T>(-y);
         at.q = (1 + y) * decay;
         const auto small = y < T(0.34);
         const V r = small ? y : S::zero();
@@ -108,7 +123,7 @@ inline Covered<T> covered(typename Simd<T>::V x) {
 
 // p, q and the derivative of p in x at `count` vectors of distances.
 template <int family, typename T, bool derivative>
-void cover(const Dial& dial, const typename Simd<T>::V* d, int count, typename Simd<T>::V* p, typename Simd<T>::V* q,
+__attribute__((flatten)) void cover(const Dial& dial, const typename Simd<T>::V* d, int count, typename Simd<T>::V* p, typename Simd<T>::V* q,
            typename Simd<T>::V* f) {
     using S = Simd<T>;
     using V = typename S::V;

@@ -24,7 +24,7 @@ namespace softly::SOFTLY_ISA {
 namespace {
 
 constexpr int kTile = 8, kBlock = 4, kSquare = 32;
-constexpr int kShells = 11;   // distances beyond which a polygon adds at most the budget / 4^j
+constexpr int kShells = 8;    // distances beyond which a polygon adds at most the budget / 8^j
 constexpr int kEntries = 32;  // blocks of pixels that are taken through distributions and T-conorms at once
 
 template <typename T>
@@ -151,10 +151,15 @@ struct Renderer {
     }
 
     // Where the closest point of the border is, too: the edge's number, and in its frame.
+    // Where the closest point of the border is, too: the edge's number, and in its frame.
+    struct Foot {
+        V d, number, line, over, along;
+    };
+
     template <int corners>
-    static V distance(const T* edge, V x, V y, V& number, V& line, V& over, V& along) {
+    static Foot foot(const T* edge, V x, V y) {
         V least = S::set(kFar<T> * kFar<T>), low = S::set(kFar<T>);
-        number = line = over = along = S::zero();
+        V number = S::zero(), line = S::zero(), over = S::zero(), along = S::zero();
 #pragma GCC unroll 6
         for (int k = 0; k < corners; ++k, edge += kEdge) {
             const V ux = x - edge[kAx], uy = y - edge[kAy];
@@ -162,14 +167,14 @@ struct Renderer {
             const V held = S::min(S::max(at, S::zero()), S::set(edge[kLength])), beyond = at - held;
             const V square = from * from + beyond * beyond;
             const auto closer = square < least;
-            least = closer ? square : least;
+            least = S::min(square, least);
             number = closer ? S::set(T(k)) : number;
             line = closer ? from : line;
             over = closer ? beyond : over;
             along = closer ? held : along;
             low = S::min(low, corners > 3 ? from + edge[kAside] : from);
         }
-        return 2 * S::max(low, S::zero()) - S::sqrt(least);
+        return {2 * S::max(low, S::zero()) - S::sqrt(least), number, line, over, along};
     }
 
     // The memory of a thread.
@@ -178,7 +183,6 @@ struct Renderer {
         T* boxes;          // theirs, (4, padded)
         T* squares;        // (padded)
         uint32_t* listed;  // (4 blocks, padded / width)
-        T limits[4];       // squared distances that matter to a block
         static size_t bytes(int64_t padded) {
             return static_cast<size_t>(padded) * (sizeof(int32_t) + 5 * sizeof(T) + 4 * sizeof(uint32_t));
         }
@@ -225,7 +229,6 @@ struct Renderer {
             }
             const T limit = close(bench.boxes, padded, count, scene.column(left), scene.column(left + kBlock - 1),
                                   scene.row(top + kBlock - 1), scene.row(top), bench.squares);
-            bench.limits[block] = limit;
             for (int64_t i = 0; i < count; i += width) {
                 listed[i / width] = S::bits(S::load(bench.squares + i) <= limit);
             }
@@ -282,18 +285,13 @@ struct Renderer {
             entries = 0;
         };
         const uint32_t* listed = bench.listed + block * (scene.padded / width);
-        const T most = -Scene<T>::root(bench.limits[block]);
         for (int64_t i = 0; i < count; i += width) {
             for (uint32_t bits = listed[i / width]; bits; bits &= bits - 1) {
                 const T* edge = edges + int64_t{bench.near[i + __builtin_ctz(bits)]} * corners * kEdge;
-                auto relevant = columns[0] != columns[0];
                 for (int k = 0; k < vectors; ++k) {
-                    const V at = distance<corners>(edge, columns[k], rows[k]);
-                    d[entries * vectors + k] = at;
-                    relevant |= at >= most;
+                    d[entries * vectors + k] = distance<corners>(edge, columns[k], rows[k]);
                 }
-                entries += S::bits(relevant) != 0;
-                if (entries == kEntries) flush();
+                if (++entries == kEntries) flush();
             }
         }
         if (entries) flush();
@@ -358,8 +356,7 @@ struct Renderer {
     struct Entries {
         static constexpr int most = kEntries * vectors;
         V d[most], p[most], q[most], f[most], number[most], line[most], over[most], along[most];
-        const V* states[most];
-        const V* factors[most];
+        int32_t at[most];         // the vector of the tile's pixels
         int32_t ends[kEntries];   // behind the last vector of each polygon
         int32_t faces[kEntries];
         int count = 0, polygons = 0;
@@ -367,9 +364,9 @@ struct Renderer {
 
     // Adds to `sums` (faces, corners, 4): of every edge the sums of line and over by d, and both times along.
     template <int corners>
-    void flush(Entries<corners>& e, Cover<T> cover, T* sums, double* steepness) const {
+    void flush(Entries<corners>& e, const Tile& tile, Cover<T> cover, T* sums, double* steepness) const {
         cover(dial, e.d, e.count, e.p, e.q, e.f);
-        aggregate.slopes(family, e.p, e.q, e.count, e.states, e.f);
+        aggregate.slopes(family, e.p, e.q, e.count, e.at, tile.state, e.f);
         const T scale = T(dial.steepness);
         V change = S::zero();
         int i = 0;
@@ -380,7 +377,7 @@ struct Renderer {
             }
             for (; i < e.ends[polygon]; ++i) {
                 const V d = e.d[i], size = S::abs(d);
-                V w = e.f[i] * *e.factors[i];
+                V w = e.f[i] * tile.factor[e.at[i]];
                 if (steepness) change += w * (dial.squared ? d * size : d);
                 w *= dial.squared ? 2 * size * scale : S::set(scale);
                 const auto on = d == 0;
@@ -389,10 +386,10 @@ struct Renderer {
                 const V line_along = line * e.along[i], over_along = over * e.along[i];
                 for (int k = 0; k < corners; ++k) {
                     const auto here = e.number[i] == T(k);
-                    total[k][0] += here ? line : S::zero();
-                    total[k][1] += here ? line_along : S::zero();
-                    total[k][2] += here ? over : S::zero();
-                    total[k][3] += here ? over_along : S::zero();
+                    total[k][0] = here ? total[k][0] + line : total[k][0];
+                    total[k][1] = here ? total[k][1] + line_along : total[k][1];
+                    total[k][2] = here ? total[k][2] + over : total[k][2];
+                    total[k][3] = here ? total[k][3] + over_along : total[k][3];
                 }
             }
             T* to = sums + int64_t{e.faces[polygon]} * corners * 4;
@@ -428,29 +425,28 @@ struct Renderer {
                     const int lane = __builtin_ctz(bits);
                     const int32_t face = bench.near[i + lane];
                     const T* edge = edges + int64_t{face} * corners * kEdge;
-                    const int before = e.count;
                     for (int block = 0; block < 4; ++block) {
                         if (!(listed[block * words] >> lane & 1)) continue;
-                        const T most = -Scene<T>::root(bench.limits[block]);
                         for (int k = 0; k < vectors; ++k) {
                             const int at = block * vectors + k;
-                            V& d = e.d[e.count];
-                            d = distance<corners>(edge, tile.columns[at], tile.rows[at], e.number[e.count],
-                                                  e.line[e.count], e.over[e.count], e.along[e.count]);
-                            e.states[e.count] = tile.state + at;
-                            e.factors[e.count] = tile.factor + at;
-                            e.count += S::bits(d >= most) != 0;
+                            const Foot foot = Renderer::foot<corners>(edge, tile.columns[at], tile.rows[at]);
+                            const int n = e.count++;
+                            e.d[n] = foot.d;
+                            e.number[n] = foot.number;
+                            e.line[n] = foot.line;
+                            e.over[n] = foot.over;
+                            e.along[n] = foot.along;
+                            e.at[n] = at;
                         }
                     }
-                    if (e.count == before) continue;
                     e.faces[e.polygons] = face;
                     e.ends[e.polygons++] = e.count;
                     if (e.count + 4 * vectors > Entries<corners>::most || e.polygons == kEntries) {
-                        flush<corners>(e, cover, sums, steepness);
+                        flush<corners>(e, tile, cover, sums, steepness);
                     }
                 }
             }
-            if (e.count) flush<corners>(e, cover, sums, steepness);
+            if (e.count) flush<corners>(e, tile, cover, sums, steepness);
         });
     }
 
@@ -488,7 +484,7 @@ void find_shells(Scene<T>& scene, const Dial& dial, const Family<T>& family) {
     const double budget = ends_below(dial.family, dial.reversed) ? 0 : family.budget(kError<T>) / 2;
     T costs[padded] = {};
     double cost = budget;
-    for (int j = 0; j < kShells; ++j, cost /= 4) costs[j] = T(cost);
+    for (int j = 0; j < kShells; ++j, cost /= 8) costs[j] = T(cost);
     scene.budget = T(budget);
     T low[padded], high[padded];
     for (int j = 0; j < padded; ++j) low[j] = -60, high[j] = 60;  // of the distance's logarithm
@@ -552,7 +548,7 @@ bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t f
     Scene<T> scene =
         make_scene(polygons, seen, batch, faces, corners, height, width, edges.data, boxes.data, threads);
     find_shells(scene, dial, family);
-    const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(aggregation)};
+    const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(family.kind)};
     using Bench = typename Renderer<T>::Bench;
     bool enough = true;
     parallel_for(batch * renderer.squares(), 1, threads, [&](int64_t begin, int64_t end) {
@@ -587,7 +583,7 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
     Scene<T> scene =
         make_scene(polygons, seen, batch, faces, corners, height, width, edges.data, boxes.data, threads);
     find_shells(scene, dial, family);
-    const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(aggregation)};
+    const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(family.kind)};
     using Bench = typename Renderer<T>::Bench;
     // An image is the work of so many parts, every one with sums of its own: which squares it takes doesn't depend on
     // who is done first, so that the same call has the same result.

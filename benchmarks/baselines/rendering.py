@@ -1,0 +1,55 @@
+"""Silhouettes by signed distances in plain torch, in chunks of pixels, each of them forward and backward at once."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def project(vertices: Tensor, faces: Tensor, distance: float, elevation: float, azimuth: float, fov: float) -> Tensor:
+    """(F, 3, 2) The faces in the image of a camera that looks at the origin."""
+    e, a, half = (torch.deg2rad(torch.tensor(angle)) for angle in (elevation, azimuth, fov / 2))
+    back = torch.stack([e.cos() * a.sin(), e.sin(), e.cos() * a.cos()])
+    right = torch.stack([a.cos(), torch.zeros(()), -a.sin()])
+    up = torch.linalg.cross(back, right)
+    seen = vertices @ torch.stack([right, up, back]).T
+    image = seen[:, :2] / (distance - seen[:, 2:]) / half.tan()
+    return image[faces]
+
+
+def pixels(size: int) -> Tensor:
+    """(size², 2) Their centres in [-1, 1]."""
+    at = (torch.arange(size) + 0.5) * 2 / size - 1
+    return torch.stack([at.expand(size, size), -at.unsqueeze(1).expand(size, size)], -1).reshape(-1, 2)
+
+
+def signed_distance(points: Tensor, triangles: Tensor) -> Tensor:
+    """(P, F)"""
+    ax, ay = triangles.unbind(-1)
+    ex, ey = ax.roll(-1, -1) - ax, ay.roll(-1, -1) - ay
+    ux, uy = points[:, 0, None, None] - ax, points[:, 1, None, None] - ay
+    t = ((ux * ex + uy * ey) / (ex * ex + ey * ey)).clamp(0, 1)
+    rx, ry = ux - t * ex, uy - t * ey
+    distance = (rx * rx + ry * ry).amin(-1).clamp(min=1e-20).sqrt()
+    side = ex * uy - ey * ux
+    inside = (side > 0).all(-1) | (side < 0).all(-1)
+    return torch.where(inside, distance, -distance)
+
+
+CDFS: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": torch.sigmoid,
+    "uniform": lambda x: (0.5 * x + 0.5).clamp(0, 1),
+    "cauchy": lambda x: torch.atan(x) / torch.pi + 0.5,
+}
+
+
+def step(triangles: Tensor, points: Tensor, steepness: float, distribution: str, chunk: int = 1 << 19) -> Tensor:
+    """The gradient of the sum of a silhouette over ``points``; ``triangles`` need it."""
+    cdf, count = CDFS[distribution], max(chunk // len(triangles), 1)
+    total = torch.zeros_like(triangles)
+    for part in points.split(count):
+        covered = cdf(steepness * signed_distance(part, triangles))
+        image = 1 - (1 - covered).prod(-1)
+        (gradient,) = torch.autograd.grad(image.sum(), triangles)
+        total += gradient
+    return total

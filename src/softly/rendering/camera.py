@@ -235,10 +235,12 @@ class Camera:
             tensor([[[0., 0., 2.]]])
         """
         points = points if points.ndim > 2 else points.unsqueeze(0)
-        turn = self.rotation.to(points) * points.new_tensor([[1.0], [1.0], [-1.0]])
-        shift = self.translation.to(points) * points.new_tensor([1.0, 1.0, -1.0])
+        frame = torch.cat([self.rotation.to(points), self.translation.to(points).unsqueeze(-1)], -1)
+        frame = frame * points.new_tensor([[1.0], [1.0], [-1.0]])
+        right, up, back, shift = frame.unsqueeze(-3).unbind(-1)
         # Sums of products, not a matrix product: no device rounds those to fewer digits.
-        return (points.unsqueeze(-2) * turn.unsqueeze(-3)).sum(-1) + shift.unsqueeze(-2)
+        x, y, z = points.split(1, -1)
+        return x * right + y * up + z * back + shift
 
     def to_image(self, points: Tensor) -> Tensor:
         """(..., 2) Where points of `view` with positive depth are seen, for any points (batch, V or F and 3, 3).

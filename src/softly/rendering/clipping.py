@@ -22,27 +22,28 @@ def polygons(mesh: Mesh, camera: Camera) -> tuple[Tensor, Tensor | None]:
         (..., F, K, 2) Corners in the image, K = 3 where no face is known to cross a plane, otherwise 6 with some of
         them repeated; and (..., F) which faces are seen at all, None for all.
     """
-    corners = mesh.corners(camera.view(mesh.vertices))  # (..., F, 3, 3)
+    points, seen = camera.view(mesh.vertices), mesh.present
+    known = native.data(points[..., 2])
+    if known is not None and _between(known, camera):
+        return mesh.corners(camera.to_image(points)), seen
+    corners = mesh.corners(points)  # (..., F, 3, 3)
     depth = corners[..., 2]
-    seen = mesh.present
-    known = native.data(depth)
-    if known is not None:
-        inside = (known >= camera.near) & (known <= camera.far)
-        if seen is None and bool(inside.all()):
-            return camera.to_image(corners), None
     close, distant = depth < camera.near, depth > camera.far
     somewhere = ~(close.all(-1) | distant.all(-1))
-    if known is not None and not bool(
-        (~inside.all(-1) & ~(known < camera.near).all(-1) & ~(known > camera.far).all(-1)).any()
-    ):
-        cut = corners
-    else:
-        cut = _cut(corners, camera.near, camera.far)
+    crossing = native.data(somewhere & (close | distant).any(-1))
+    cut = corners if crossing is not None and not bool(crossing.any()) else _cut(corners, camera.near, camera.far)
     seen = somewhere if seen is None else somewhere & seen
     # What isn't seen is put where it can be projected; NaN stays.
     hidden = ~seen[..., None, None].expand_as(cut)
     safe = torch.where(hidden, cut.new_tensor([0.0, 0.0, max(camera.near, 1e-3)]), cut)
     return camera.to_image(safe), seen
+
+
+def _between(depth: Tensor, camera: Camera) -> bool:
+    if not depth.numel():
+        return True
+    low, high = torch.aminmax(depth)
+    return low.item() >= camera.near and high.item() <= camera.far
 
 
 def _cut(corners: Tensor, near: float, far: float) -> Tensor:

@@ -97,12 +97,10 @@ class Mesh:
             torch.Size([1, 12, 3, 3])
         """
         values = self.vertices if values is None else values
-        faces, channels = self.faces, values.shape[-1]
-        if faces.ndim == 2:
-            found = values.index_select(-2, faces.flatten())
-            return found.unflatten(-2, (faces.shape[0], 3))
+        faces = self.faces
         batch = torch.broadcast_shapes(values.shape[:-2], faces.shape[:-2])
-        index = faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand(*batch, -1, channels)
+        # gather, since the derivative of index_select takes several times as long.
+        index = faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand(*batch, -1, values.shape[-1])
         found = values.expand(*batch, *values.shape[-2:]).gather(-2, index)
         return found.unflatten(-2, (faces.shape[-2], 3))
 

@@ -86,7 +86,6 @@ struct Family {
 
     double value(double g) const {
         switch (kind) {
-            case probabilistic: return 1 - g;
             case hamacher_sum: return 1 - r * g / (r + (1 - r) * (1 - g));
             case frank: return 1 - __builtin_log1p((r - 1) * g) / __builtin_log(r);
             case yager: return __builtin_fmin(1, rooted(g));
@@ -99,7 +98,6 @@ struct Family {
 
     double coefficient(double g, double number) const {
         switch (kind) {
-            case probabilistic: return g;
             case maximum: return number > 0 ? 1 / number : 0;
             case hamacher_sum: {
                 const double below = r + (1 - r) * (1 - g);
@@ -111,6 +109,25 @@ struct Family {
             case dombi: return g < 1e30 ? slant(g) / ((1 + rooted(g)) * (1 + rooted(g))) : 0;
             case schweizer_sklar: return g < 1e30 ? __builtin_pow(1 + g, 1 / r - 1) : 0;
             default: return 1;
+        }
+    }
+
+    void values(const T* g, int count, T* out) const {
+        if (kind == probabilistic) {
+            for (int i = 0; i < count; ++i) out[i] = 1 - g[i];
+        } else {
+            for (int i = 0; i < count; ++i) out[i] = static_cast<T>(value(g[i]));
+        }
+    }
+
+    // Gradients times their coefficients.
+    void scale(const T* g, const T* number, int count, T* grad) const {
+        if (kind == probabilistic) {
+            for (int i = 0; i < count; ++i) grad[i] *= g[i];
+        } else {
+            for (int i = 0; i < count; ++i) {
+                grad[i] = grad[i] == 0 ? T(0) : static_cast<T>(grad[i] * coefficient(g[i], number[i]));
+            }
         }
     }
 

@@ -55,7 +55,7 @@ struct Scene {
     T* edges;       // (batch, padded, corners, kEdge)
     T* boxes;       // (batch, 4, padded): x from, x to, y from, y to
     T shells[kShells], costs[kShells];
-    T budget;
+    T square_budget, block_budget;
 
     T column(int64_t x) const { return (T(x) + T(0.5) - T(width) / 2) * unit; }
     T row(int64_t y) const { return (T(height) / 2 - T(0.5) - T(y)) * unit; }
@@ -113,7 +113,7 @@ struct Renderer {
 
     // What of `count` boxes is so far from a rectangle that it can be dropped: its squared distances, of which those
     // above the result.
-    T close(const T* boxes, int64_t stride, int64_t count, T x0, T x1, T y0, T y1, T* squares) const {
+    T close(const T* boxes, int64_t stride, int64_t count, T x0, T x1, T y0, T y1, T budget, T* squares) const {
         V more[kShells];
         for (V& shell : more) shell = S::zero();
         for (int64_t i = 0; i < count; i += width) {
@@ -129,7 +129,7 @@ struct Renderer {
             T number = 0;
             for (int lane = 0; lane < width; ++lane) number += more[j][lane];
             spent += (number - beyond) * scene.costs[j];
-            if (spent > scene.budget) break;
+            if (spent > budget) break;
             beyond = number;
             chosen = scene.shells[j];
         }
@@ -201,7 +201,7 @@ struct Renderer {
         const int64_t right = x + kSquare < scene.width ? x + kSquare : scene.width;
         const int64_t bottom = y + kSquare < scene.height ? y + kSquare : scene.height;
         const T limit = close(boxes, padded, padded, scene.column(x), scene.column(right - 1), scene.row(bottom - 1),
-                              scene.row(y), bench.squares);
+                              scene.row(y), scene.square_budget, bench.squares);
         int64_t count = 0;
         for (int64_t i = 0; i < padded; i += width) {
             for (uint32_t bits = S::bits(S::load(bench.squares + i) <= limit); bits; bits &= bits - 1) {
@@ -228,7 +228,7 @@ struct Renderer {
                 continue;
             }
             const T limit = close(bench.boxes, padded, count, scene.column(left), scene.column(left + kBlock - 1),
-                                  scene.row(top + kBlock - 1), scene.row(top), bench.squares);
+                                  scene.row(top + kBlock - 1), scene.row(top), scene.block_budget, bench.squares);
             for (int64_t i = 0; i < count; i += width) {
                 listed[i / width] = S::bits(S::load(bench.squares + i) <= limit);
             }
@@ -301,8 +301,10 @@ struct Renderer {
             S::store(values[1] + k * width, number[k]);
         }
         const int64_t pixels = scene.height * scene.width;
+        T found[kBlock * kBlock];
+        family.values(values[0], kBlock * kBlock, found);
         each_pixel(x, y, [&](int64_t pixel, int i) {
-            out[image * pixels + pixel] = static_cast<T>(family.value(values[0][i]));
+            out[image * pixels + pixel] = found[i];
             kept[image * pixels + pixel] = values[0][i];
             kept[(scene.batch + image) * pixels + pixel] = values[1][i];
         });
@@ -334,15 +336,16 @@ struct Renderer {
         const int64_t pixels = scene.height * scene.width;
         for (int block = 0; block < 4; ++block) {
             const int64_t left = x + block % 2 * kBlock, top = y + block / 2 * kBlock;
-            T state[kBlock * kBlock] = {}, factor[kBlock * kBlock] = {};
-            bool wanted = false;
+            T state[kBlock * kBlock] = {}, number[kBlock * kBlock] = {}, factor[kBlock * kBlock] = {};
             each_pixel(left, top, [&](int64_t pixel, int i) {
                 const int64_t at = image * pixels + pixel;
                 state[i] = kept[at];
-                const double number = kept[(scene.batch + image) * pixels + pixel];
-                factor[i] = grad[at] == 0 ? T(0) : static_cast<T>(grad[at] * family.coefficient(state[i], number));
-                wanted = wanted || factor[i] != 0;
+                number[i] = kept[scene.batch * pixels + at];
+                factor[i] = grad[at];
             });
+            family.scale(state, number, kBlock * kBlock, factor);
+            bool wanted = false;
+            for (const T one : factor) wanted |= one != 0;
             tile.wanted[block] = wanted;
             centres(left, top, tile.columns + block * vectors, tile.rows + block * vectors);
             for (int k = 0; k < vectors; ++k) {
@@ -479,13 +482,14 @@ void find_shells(Scene<T>& scene, const Dial& dial, const Family<T>& family) {
     constexpr int padded = (kShells + S::width - 1) / S::width * S::width, vectors = padded / S::width;
     const auto cover = cover_of<T, false>(dial.family);
     const auto weight = aggregate_of<T>(family.kind).weight;
-    // Half of the budget is for what squares drop, half for what blocks do. Where the probability is 0 beyond an end,
+    // A small part of the budget is for what squares drop, the rest for what blocks do. Where the probability is 0 beyond an end,
     // as of uniform distributions, nothing but that is dropped: their derivative doesn't fade towards it.
-    const double budget = ends_below(dial.family, dial.reversed) ? 0 : family.budget(kError<T>) / 2;
+    const double budget = ends_below(dial.family, dial.reversed) ? 0 : family.budget(kError<T>);
     T costs[padded] = {};
     double cost = budget;
     for (int j = 0; j < kShells; ++j, cost /= 8) costs[j] = T(cost);
-    scene.budget = T(budget);
+    scene.square_budget = T(budget / 16);
+    scene.block_budget = T(budget * 15 / 16);
     T low[padded], high[padded];
     for (int j = 0; j < padded; ++j) low[j] = -60, high[j] = 60;  // of the distance's logarithm
     for (int step = 0; step < 40; ++step) {

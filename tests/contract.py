@@ -987,7 +987,7 @@ def _hard_silhouette(x: Tensor) -> Tensor:
     return hit.double().view(*x.shape[:-2], 4, 5)
 
 
-def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], **options: Any) -> Row:
+def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], *numbers: Any) -> Row:
     return Row(
         f"Renderer.silhouette[{name}]",
         _silhouette,
@@ -997,16 +997,23 @@ def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], **opt
         other={"steepness": 5.0, **other},
         shapes=((4, 3),),
         shortest=3,
-        **options,
+        native_op=("silhouette", (torch.tensor(3.0, dtype=torch.float64), None, 4, 5, *numbers)),
+        native_input=lambda x: x[..., _TETRAHEDRON, :2],
     )
 
 
 RENDERING = [
-    _renderer_row("logistic", {"distribution": "logistic"}, {"distribution": "cauchy"}),
+    _renderer_row(
+        "logistic",
+        {"distribution": "logistic"},
+        {"distribution": "cauchy"},
+        *(6, False, 0.0, False, 1, 1.0, -1.0),
+    ),
     _renderer_row(
         "gaussian, yager, squared",
         {"distribution": "gaussian", "tconorm": "yager", "squared": True},
         {"distribution": "cauchy", "tconorm": "einstein", "squared": False},
+        *(4, False, 0.0, True, 3, 2.0, -1.0),
     ),
 ]
 

@@ -1,0 +1,183 @@
+"""The kernel of silhouettes is its reference, up to the error that it may make."""
+
+import pytest
+import torch
+
+import softly
+from softly import native
+from softly.rendering import Camera, Mesh, Renderer, icosphere
+from softly.rendering.clipping import polygons
+from softly.rendering.silhouette import Choice, silhouette
+
+from . import scenes
+
+pytestmark = [
+    pytest.mark.native,
+    pytest.mark.skipif(not native.available(), reason="the compiled kernels are not there"),
+]
+FACES = icosphere(162).faces
+SPHERE = scenes.view().project(icosphere(162).vertices)[..., :2]
+GET, TNORM = softly.distributions.get, softly.tnorms.get
+
+
+def choice(distribution, tconorm="probabilistic", *, squared=False, cutoff=None, p=None):
+    found = None if tconorm == "sum" else TNORM(tconorm) if p is None else TNORM(tconorm, p=p)
+    return Choice(GET(distribution), squared, found, cutoff)
+
+
+def run(points, chosen, steepness, size=(19, 22), faces=FACES):
+    """Image, and the gradients of a weighted sum of it: in points, since faces that share one may share them anyhow."""
+    points = points.clone().requires_grad_()
+    dial = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
+    image = silhouette(points[:, faces], dial, None, *size, chosen)
+    grads = torch.autograd.grad((image * weights_of(image)).sum(), (points, dial))
+    return image.detach(), *grads
+
+
+def weights_of(image):
+    weights = torch.randn(image.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return weights.to(image.dtype)
+
+
+def without_kernel(monkeypatch, *arguments, **options):
+    with monkeypatch.context() as patch:
+        patch.setattr(native.library, "module", None)
+        return run(*arguments, **options)
+
+
+def assert_same(found, expected, tolerance):
+    for a, b in zip(found, expected, strict=True):
+        scale = max(b.abs().max().item(), 1e-3)
+        torch.testing.assert_close(a, b, atol=tolerance * scale, rtol=0)
+
+
+CASES = [
+    *((name, "probabilistic", None) for name in scenes.DISTRIBUTIONS),
+    *(("gaussian", name, p) for name, p in scenes.TCONORMS if p != 0.5),
+    *(("cauchy", name, p) for name, p in scenes.TCONORMS),
+    ("logistic", "sum", None),
+]
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize(("distribution", "tconorm", "p"), CASES)
+def test_double_precision_is_exact(distribution, tconorm, p, squared, monkeypatch):
+    chosen, steepness = choice(distribution, tconorm, p=p, squared=squared), 400.0 if squared else 30.0
+    points = SPHERE.double()
+    assert_same(run(points, chosen, steepness), without_kernel(monkeypatch, points, chosen, steepness), 1e-11)
+
+
+@pytest.mark.parametrize("name", ["gumbel_max", "exponential", "levy", "gamma"])
+def test_reversed_and_shifted(name, monkeypatch):
+    for distribution in (GET(name).reversed(), GET(name).reversed().shifted(1.0), GET(name).shifted(-0.5)):
+        chosen, points = choice(distribution), SPHERE.double()
+        assert_same(run(points, chosen, 30.0), without_kernel(monkeypatch, points, chosen, 30.0), 1e-11)
+    two = choice(GET(name, shape=2.0).reversed() if name == "gamma" else GET(name))
+    assert_same(run(SPHERE.double(), two, 30.0), without_kernel(monkeypatch, SPHERE.double(), two, 30.0), 1e-11)
+
+
+@pytest.mark.parametrize("steepness", [30.0, 100.0, 1000.0, 3000.0])
+@pytest.mark.parametrize("distribution", ["logistic", "gaussian", "uniform", "laplace", "gumbel_min", "wigner"])
+def test_single_precision_is_within_its_error(distribution, steepness):
+    points, faces = scenes.view().project(icosphere(642).vertices)[..., :2], icosphere(642).faces
+    for tconorm in ("probabilistic", "einstein", "yager", "minimum"):
+        chosen = choice(distribution, tconorm)
+        found = run(points, chosen, steepness, (64, 64), faces)
+        exact = run(points.double(), chosen, steepness, (64, 64), faces)
+        torch.testing.assert_close(found[0].double(), exact[0], atol=1.2e-5, rtol=0)
+        assert_same([found[1].double()], [exact[1]], 1e-4)
+        assert_same([found[2]], [exact[2]], 2e-3)  # of a sum whose terms all but cancel
+
+
+def test_cutoff(monkeypatch):
+    chosen = choice("cauchy", cutoff=2.0)
+    assert_same(run(SPHERE.double(), chosen, 50.0), without_kernel(monkeypatch, SPHERE.double(), chosen, 50.0), 1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("near", [0.1, 2.4])
+def test_cut_polygons_and_hidden_ones(near, dtype, monkeypatch):
+    mesh, camera = icosphere(162), Camera.look_at(distance=3.0, elevation=17.0, azimuth=23.0, near=near, far=3.1)
+    renderer = Renderer((19, 22), distribution="logistic", steepness=20.0)
+    results = []
+    for module in (native.library.module, None):
+        vertices = mesh.vertices.to(dtype).requires_grad_()
+        moved = Mesh(vertices, mesh.faces)
+        corners, seen = polygons(moved, camera)
+        assert corners.shape[-2] == 6
+        assert not seen.all()
+        with monkeypatch.context() as patch:
+            patch.setattr(native.library, "module", module)
+            image = renderer.silhouette(moved, camera)
+            (grad,) = torch.autograd.grad((image * weights_of(image)).sum(), vertices)
+        results.append((image.detach(), grad))
+    assert_same(*results, 1e-4 if dtype == torch.float32 else 1e-11)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 70), (8, 8), (33, 31), (65, 2)])
+def test_every_size(size, monkeypatch):
+    chosen = choice("logistic")
+    found = run(SPHERE.double(), chosen, 40.0, size)
+    assert_same(found, without_kernel(monkeypatch, SPHERE.double(), chosen, 40.0, size), 1e-11)
+
+
+def test_many_faces_of_which_none_can_be_dropped(monkeypatch):
+    points, faces = scenes.triangles(700, size=0.05).view(1, -1, 2), torch.arange(2100).view(-1, 3)
+    for name in ("cauchy", "reciprocal"):
+        chosen = choice(name, "einstein")
+        found = run(points, chosen, 1e4, faces=faces)
+        assert_same(found, without_kernel(monkeypatch, points, chosen, 1e4, faces=faces), 1e-10)
+
+
+def test_threads_change_nothing_from_call_to_call():
+    corners, chosen = SPHERE.expand(3, -1, -1), choice("logistic")
+    alone = run(corners, chosen, 30.0, (70, 90))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        first, second = run(corners, chosen, 30.0, (70, 90)), run(corners, chosen, 30.0, (70, 90))
+    finally:
+        torch.set_num_threads(before)
+    for a, b in zip(first, second, strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(first[0], alone[0])
+    assert_same(first, alone, 1e-5)
+
+
+def test_second_derivatives_are_those_of_the_reference():
+    corners = scenes.triangles(4).requires_grad_()
+    dial = torch.tensor(4.0, dtype=torch.float64, requires_grad=True)
+    chosen = choice("logistic", "einstein")
+    render = lambda c, s: silhouette(c, s, None, 3, 4, chosen)  # noqa: E731
+    assert torch.autograd.gradcheck(render, (corners, dial))
+    assert torch.autograd.gradgradcheck(render, (corners, dial))
+
+
+def test_distributions_that_the_kernel_does_not_know():
+    camera = scenes.view()
+    for distribution in (GET("gamma", shape=0.7), softly.distributions.art("logistic"), GET("logistic").squared()):
+        image = Renderer(6, distribution=distribution, steepness=9.0).silhouette(icosphere(12), camera)
+        assert image.isfinite().all()
+
+
+def test_the_operator_refuses_what_would_break_it():
+    op, dial = torch.ops.softly.silhouette, torch.tensor(1.0)
+    rest = (6, False, 0.0, False, 1, 1.0, -1.0)
+    with pytest.raises(ValueError, match=r"\(..., F, 3 or 6, 2\), got \(1, 4, 2\)"):
+        op(torch.zeros(1, 4, 2), dial, None, 4, 4, *rest)
+    with pytest.raises(ValueError, match="single number"):
+        op(torch.zeros(1, 3, 2), torch.ones(2), None, 4, 4, *rest)
+    with pytest.raises(ValueError, match="boolean of shape"):
+        op(torch.zeros(1, 3, 2), dial, torch.ones(2).bool(), 4, 4, *rest)
+    with pytest.raises(ValueError, match="must be positive"):
+        op(torch.zeros(1, 3, 2), dial, None, 0, 4, *rest)
+    with pytest.raises(ValueError, match="distributions 0 to 15, got 16"):
+        op(torch.zeros(1, 3, 2), dial, None, 4, 4, 16, *rest[1:])
+    with pytest.raises(ValueError, match="T-conorms 0 to 7, got 8"):
+        op(torch.zeros(1, 3, 2), dial, None, 4, 4, *rest[:4], 8, 1.0, -1.0)
+
+
+def test_nan_is_not_hidden():
+    corners = SPHERE.clone()
+    corners[0, 0, 0] = torch.nan
+    assert run(corners, choice("logistic"), 30.0)[0].isnan().any()

@@ -16,6 +16,7 @@ BENCHMARKS = (
     "logic_execution",
     "logic_stack",
     "network_sort",
+    "rendering",
     "tnorms",
     "topk",
 )

@@ -3,7 +3,7 @@
 import ctypes
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -20,6 +20,7 @@ class Case:
         peers: The same by others; `benchmarks.baselines` has frozen, idiomatic torch.
         flops: The floating-point operations that the task cannot do without, if they are what limits it.
         note: What else is to be said of softly's seconds.
+        shares: What part of the task a peer does, whose seconds are counted for the whole; all of it by default.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Case:
     peers: dict[str, Function]
     flops: float | None = None
     note: Callable[[float], str] | None = None
+    shares: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,5 +107,5 @@ def measure(case: Case, *, rounds: int = 15, seconds: float = 0.02) -> dict[str,
     for _ in range(rounds):
         for name, function in functions.items():
             times[name].append(duration(function, counts[name]))
-    best = {name: min(taken) for name, taken in times.items()}
+    best = {name: min(taken) / case.shares.get(name, 1.0) for name, taken in times.items()}
     return {name: Timing(seconds, seconds / best["softly"]) for name, seconds in best.items()}

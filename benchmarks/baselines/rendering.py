@@ -25,6 +25,17 @@ def pixels(size: int) -> Tensor:
 
 def signed_distance(points: Tensor, triangles: Tensor) -> Tensor:
     """(P, F)"""
+    edge = triangles.roll(-1, -2) - triangles
+    u = points[:, None, None] - triangles
+    t = ((u * edge).sum(-1) / edge.square().sum(-1)).clamp(0, 1)
+    distance = (u - t.unsqueeze(-1) * edge).norm(dim=-1).amin(-1)
+    side = edge[..., 0] * u[..., 1] - edge[..., 1] * u[..., 0]
+    inside = (side > 0).all(-1) | (side < 0).all(-1)
+    return torch.where(inside, distance, -distance)
+
+
+def signed_distance_apart(points: Tensor, triangles: Tensor) -> Tensor:
+    """The same with x and y in tensors of their own and one square root, which torch does in half the time."""
     ax, ay = triangles.unbind(-1)
     ex, ey = ax.roll(-1, -1) - ax, ay.roll(-1, -1) - ay
     ux, uy = points[:, 0, None, None] - ax, points[:, 1, None, None] - ay
@@ -43,13 +54,25 @@ CDFS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def step(triangles: Tensor, points: Tensor, steepness: float, distribution: str, chunk: int = 1 << 19) -> Tensor:
-    """The gradient of the sum of a silhouette over ``points``; ``triangles`` need it."""
-    cdf, count = CDFS[distribution], max(chunk // len(triangles), 1)
+TCONORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "probabilistic": lambda p: 1 - (1 - p).prod(-1),
+    "yager": lambda p: p.square().sum(-1).sqrt().clamp(max=1),
+}
+
+
+def step(
+    triangles: Tensor,
+    points: Tensor,
+    steepness: float,
+    distribution: str,
+    tconorm: str,
+    pairs: int,
+    distance: Callable[[Tensor, Tensor], Tensor] = signed_distance,
+) -> Tensor:
+    """The gradient of the sum of a silhouette over ``points``, so many ``pairs`` at once; ``triangles`` need it."""
     total = torch.zeros_like(triangles)
-    for part in points.split(count):
-        covered = cdf(steepness * signed_distance(part, triangles))
-        image = 1 - (1 - covered).prod(-1)
-        (gradient,) = torch.autograd.grad(image.sum(), triangles)
+    for part in points.split(max(pairs // len(triangles), 1)):
+        covered = CDFS[distribution](steepness * distance(part, triangles))
+        (gradient,) = torch.autograd.grad(TCONORMS[tconorm](covered).sum(), triangles)
         total += gradient
     return total

@@ -1,0 +1,63 @@
+"""Silhouettes forward and backward, of a mesh that a camera sees, against plain torch in chunks of pixels.
+
+Torch takes minutes for what is measured, and as long for every pixel: it gets a sample of them, of a chunk or more.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+import softly
+from benchmarks.baselines import rendering as baseline
+from benchmarks.harness import Case, Function, on_threads
+from softly.rendering import Camera, Mesh, icosphere
+
+VIEW = {"distance": 2.7, "elevation": 30.0, "azimuth": 45.0, "fov": 60.0}
+SAMPLE = 1 << 19
+"""How many pairs of pixels and faces torch sees."""
+
+
+def ours(level: int, size: int, distribution: str, steepness: float, tconorm: str = "probabilistic") -> Function:
+    mesh, camera = icosphere(level=level), Camera.look_at(**VIEW)
+    vertices = mesh.vertices.clone().requires_grad_()
+    renderer = softly.Renderer(size, distribution=distribution, steepness=steepness, tconorm=tconorm)
+
+    def call() -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(renderer.silhouette(Mesh(vertices, mesh.faces), camera).sum(), vertices)
+        return gradient
+
+    return call
+
+
+def plain(
+    level: int, size: int, distribution: str, steepness: float, tconorm: str = "probabilistic"
+) -> tuple[dict[str, Function], float]:
+    """The same in torch on a sample of the pixels, and what share of them that is."""
+    mesh = icosphere(level=level)
+    triangles = baseline.project(mesh.vertices[0], mesh.faces, **VIEW).detach().requires_grad_()
+    points = baseline.pixels(size)
+    count = min(max(SAMPLE // len(mesh.faces), 1), len(points))
+    chosen = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:count]]
+    options = (triangles, chosen, steepness, distribution, tconorm, SAMPLE)
+    calls: dict[str, Function] = {
+        "torch": lambda: baseline.step(*options),
+        "torch, x and y apart": lambda: baseline.step(*options, baseline.signed_distance_apart),
+    }
+    share = count / len(points)
+    return {f"{name}, from {share:.2%} of the pixels": call for name, call in calls.items()}, share
+
+
+def cases() -> Iterator[Case]:
+    for name, *arguments in (
+        ("1,280 faces, 64², logistic, 100", 3, 64, "logistic", 100.0),
+        ("1,280 faces, 256², logistic, 100", 3, 256, "logistic", 100.0),
+        ("1,280 faces, 256², uniform, 10^1.5", 3, 256, "uniform", 10**1.5),
+        ("1,280 faces, 64², cauchy, exact tails, 100", 3, 64, "cauchy", 100.0),
+        ("1,280 faces, 256², cauchy, exact tails, 100", 3, 256, "cauchy", 100.0),
+        ("20,480 faces, 256², logistic, 300", 5, 256, "logistic", 300.0),
+        ("1,280 faces, 64², logistic, yager, 100", 3, 64, "logistic", 100.0, "yager"),
+    ):
+        peers, share = plain(*arguments)
+        yield Case(name, ours(*arguments), peers, shares=dict.fromkeys(peers, share))
+    one = ours(3, 256, "logistic", 100.0)
+    yield Case("1,280 faces, 256², logistic, 100, two threads", on_threads(2, one), {"softly, one thread": one})

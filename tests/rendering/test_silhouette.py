@@ -318,3 +318,28 @@ def test_steepness_of_several_numbers_is_refused():
     renderer = Renderer(4, steepness=torch.tensor([1.0, 2.0]))
     with pytest.raises(ValueError, match="single number"):
         renderer.silhouette(cube(), scenes.view())
+
+
+@pytest.mark.parametrize(
+    ("name", "covered"),
+    [
+        ("softras", lambda d: torch.sigmoid(1e5 * d * d.abs())),
+        ("dib-r", lambda d: torch.exp(-7000.0 * d.clamp(max=0).square())),
+        ("rhodin", lambda d: torch.special.ndtr(100.0 * d)),
+        ("logistic", lambda d: torch.sigmoid(200.0 * d)),
+        ("nmr", lambda d: (d >= 0).double()),
+        ("opendr", lambda d: (d >= 0).double()),
+    ],
+)
+def test_renderers_of_the_literature(name, covered):
+    corners = scenes.triangles(4, seed=9)
+    mesh, camera = scenes.flat(corners)
+    image = Renderer.like(name, image_size=16).silhouette(mesh, camera)[0]
+    expected = 1 - (1 - covered(distances(corners, (16, 16)))).prod(-1).view(16, 16)
+    torch.testing.assert_close(image, expected, atol=1e-9, rtol=1e-9)
+
+
+def test_renderers_of_the_literature_take_options():
+    assert Renderer.like("softras", steepness=5.0).steepness == 5.0
+    with pytest.raises(ValueError, match="unknown renderer 'blender'; choose from softras"):
+        Renderer.like("blender")

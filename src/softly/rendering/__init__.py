@@ -1,6 +1,7 @@
 """Rendering: meshes, cameras and differentiable images of them (chapter 5)."""
 
 from softly.rendering.camera import Camera
+from softly.rendering.losses import edge_length_loss, flattening_loss, iou_loss, laplacian_loss
 from softly.rendering.mesh import Mesh
 from softly.rendering.renderer import Renderer
 from softly.rendering.shapes import cube, icosphere, pot, torus
@@ -10,7 +11,11 @@ __all__ = [
     "Mesh",
     "Renderer",
     "cube",
+    "edge_length_loss",
+    "flattening_loss",
     "icosphere",
+    "iou_loss",
+    "laplacian_loss",
     "pot",
     "torus",
 ]

@@ -142,8 +142,8 @@ class Camera:
         Example:
             >>> K = torch.tensor([[100.0, 0.0, 31.5], [0.0, 100.0, 31.5], [0.0, 0.0, 1.0]])
             >>> camera = softly.rendering.Camera.from_opencv(K, torch.eye(3), torch.zeros(3), 64)
-            >>> camera.project(torch.tensor([[0.08, 0.0, 1.0]]))  # 8 pixels of 32 to the right
-            tensor([[[0.2500, 0.0000, 1.0000]]])
+            >>> camera.project(torch.tensor([[0.08, 0.16, 1.0]]))  # 8 of 32 pixels to the right, 16 down
+            tensor([[[ 0.2500, -0.5000,  1.0000]]])
         """
         name = "softly.rendering.Camera.from_opencv"
         height, width = image_size(size, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,6 +82,45 @@ class Renderer(Steep):
             None if average else tnorms.get(tconorm),
             None if cutoff is None else float(cutoff),
         )
+
+    @staticmethod
+    def like(name: str, *, image_size: int | tuple[int, int] = 64, **options: Any) -> Renderer:
+        """A renderer that behaves as one of the literature.
+
+        | name | distribution | T-conorm | steepness | |
+        | --- | --- | --- | --- | --- |
+        | "softras" | logistic, squared | probabilistic | 1e5 | its σ is 1e-5 |
+        | "dib-r" | exponential, reversed, squared | probabilistic | 7000 | as released |
+        | "nmr", "opendr" | uniform | probabilistic | half the shorter side | hard, with soft gradients over a pixel |
+        | "rhodin" | gaussian | probabilistic | 100 | |
+        | "logistic" | logistic | probabilistic | 200 | chapter 2's |
+
+        Args:
+            name: Of the table.
+            image_size: As of the class.
+            options: Other arguments of the class, which take the place of these.
+
+        Example:
+            >>> softly.Renderer.like("softras", image_size=32)
+            Renderer((32, 32), Logistic(), Probabilistic(), squared=True)
+        """
+        size = _image_size(image_size, "softly.Renderer.like")
+        hard = {"distribution": "uniform", "steepness": max(min(size) / 2, 1.0), "straight_through": True}
+        known: dict[str, dict[str, Any]] = {
+            "softras": {"distribution": "logistic", "squared": True, "steepness": 1e5},
+            "dib-r": {
+                "distribution": distributions.get("exponential").reversed(),
+                "squared": True,
+                "steepness": 7000.0,
+            },
+            "nmr": hard,
+            "opendr": hard,
+            "rhodin": {"distribution": "gaussian", "steepness": 100.0},
+            "logistic": {"distribution": "logistic", "steepness": 200.0},
+        }
+        if name not in known:
+            raise ValueError(f"softly.Renderer.like: unknown renderer {name!r}; choose from {', '.join(known)}.")
+        return Renderer(size, **{**known[name], **options})
 
     def silhouette(self, mesh: Mesh, camera: Camera) -> Tensor:
         """How much of each pixel the mesh covers; faces are seen from both sides.

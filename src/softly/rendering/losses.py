@@ -1,0 +1,115 @@
+"""What a mesh is fitted by: how far silhouettes overlap, and how smooth the surface is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from softly import _inputs
+from softly.rendering.mesh import Mesh
+
+__all__ = ["edge_length_loss", "flattening_loss", "iou_loss", "laplacian_loss"]
+
+
+def iou_loss(silhouette: Tensor, target: Tensor) -> Tensor:
+    """1 - intersection / union of silhouettes, where probabilities add and multiply.
+
+    0 where both are hard and equal, 1 where they don't overlap.
+
+    Args:
+        silhouette: (..., H, W) In [0, 1].
+        target: (..., H, W) The same.
+
+    Returns:
+        (...) One loss for each image.
+
+    Example:
+        >>> softly.rendering.iou_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+        tensor(0.5000)
+    """
+    name = "softly.rendering.iou_loss"
+    _inputs.floating(silhouette, name, "silhouette")
+    if silhouette.shape[-2:] != target.shape[-2:]:
+        raise ValueError(
+            f"{name}: target must be of the size of silhouette, {tuple(silhouette.shape[-2:])}, "
+            f"got {tuple(target.shape[-2:])}."
+        )
+    target = target.to(silhouette.dtype)
+    both = silhouette * target
+    intersection, union = both.sum((-2, -1)), (silhouette + target - both).sum((-2, -1))
+    return 1.0 - torch.where(union > 0, intersection / torch.where(union > 0, union, 1.0), 1.0)
+
+
+def _edges(faces: Tensor) -> tuple[Tensor, Tensor]:
+    """Every edge once, (E, 2), and for those of two faces the corners opposite, (I, 4): both ends, both others."""
+    ends = torch.cat([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    across = torch.cat([faces[:, 2], faces[:, 0], faces[:, 1]])
+    unique, inverse, counts = torch.unique(ends.sort(-1).values, dim=0, return_inverse=True, return_counts=True)
+    order = inverse.argsort(stable=True)
+    first = counts.cumsum(0) - counts
+    shared = (counts == 2).nonzero().squeeze(-1)
+    one, other = order[first[shared]], order[first[shared] + 1]
+    return unique, torch.cat([unique[shared], across[one, None], across[other, None]], -1)
+
+
+def _shared_faces(mesh: Mesh, name: str) -> Tensor:
+    if mesh.faces.ndim > 2:
+        raise ValueError(f"{name}: the meshes of a batch must share their faces; take the loss of each before joining.")
+    return mesh.faces
+
+
+def laplacian_loss(mesh: Mesh) -> Tensor:
+    """The sum of squared distances of the vertices from the mean of their neighbours.
+
+    0 where each is in the middle of its neighbours; moving the mesh changes nothing.
+
+    Returns:
+        (...) One loss for each mesh.
+
+    Example:
+        >>> softly.rendering.laplacian_loss(softly.rendering.cube())
+        tensor([19.8800])
+    """
+    edges, _ = _edges(_shared_faces(mesh, "softly.rendering.laplacian_loss"))
+    vertices = mesh.vertices
+    a, b = edges.unbind(-1)
+    sums = torch.zeros_like(vertices).index_add(-2, a, vertices[..., b, :]).index_add(-2, b, vertices[..., a, :])
+    count = torch.bincount(edges.flatten(), minlength=vertices.shape[-2]).to(vertices.dtype).unsqueeze(-1)
+    apart = torch.where(count > 0, vertices - sums / count.clamp(min=1), 0.0)
+    return apart.square().sum((-2, -1))
+
+
+def flattening_loss(mesh: Mesh) -> Tensor:
+    """The sum of ``(1 + cos θ)²`` over the edges of two faces, θ the angle between them: 0 where the surface is flat.
+
+    Returns:
+        (...) One loss for each mesh.
+
+    Example:
+        >>> softly.rendering.flattening_loss(softly.rendering.cube())
+        tensor([12.])
+    """
+    _, corners = _edges(_shared_faces(mesh, "softly.rendering.flattening_loss"))
+    a, b, c, d = (mesh.vertices[..., index, :] for index in corners.unbind(-1))
+    along = torch.nn.functional.normalize(b - a, dim=-1)
+
+    def rising(x: Tensor) -> Tensor:
+        x = x - a
+        return torch.nn.functional.normalize(x - (x * along).sum(-1, keepdim=True) * along, dim=-1)
+
+    return (1.0 + (rising(c) * rising(d)).sum(-1)).square().sum(-1)
+
+
+def edge_length_loss(mesh: Mesh) -> Tensor:
+    """The mean of the squared lengths of the edges.
+
+    Returns:
+        (...) One loss for each mesh.
+
+    Example:
+        >>> softly.rendering.edge_length_loss(softly.rendering.cube())
+        tensor([5.3333])
+    """
+    edges, _ = _edges(_shared_faces(mesh, "softly.rendering.edge_length_loss"))
+    ends = mesh.vertices[..., edges, :]
+    return (ends[..., 0, :] - ends[..., 1, :]).square().sum(-1).mean(-1)

@@ -66,6 +66,18 @@ class Mesh:
         batch = "×".join(str(size) for size in self.vertices.shape[:-2])
         return f"Mesh({batch} of {self.vertices.shape[-2]} vertices and {self.faces.shape[-2]} faces)"
 
+    def at(self, vertices: Tensor) -> Mesh:
+        """The same faces and colours at other vertices.
+
+        Example:
+            >>> cube = softly.rendering.cube()
+            >>> cube.at(2.0 * cube.vertices).vertices.max()
+            tensor(2.)
+        """
+        if vertices is self.vertices:
+            return self
+        return Mesh(vertices, self.faces, vertex_colors=self.vertex_colors, face_colors=self.face_colors)
+
     @property
     def present(self) -> Tensor | None:
         """(..., F) Which rows of ``faces`` are faces; None where all are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,10 @@ from softly.distributions import Distribution
 from softly.rendering.camera import Camera
 from softly.rendering.camera import image_size as _image_size
 from softly.rendering.clipping import polygons
+from softly.rendering.lights import Lights
 from softly.rendering.mesh import Mesh
+from softly.rendering.rasterize import buffers
+from softly.rendering.shading import blended, nearest
 from softly.rendering.silhouette import Choice, silhouette
 from softly.tnorms import TNorm
 
@@ -43,9 +47,15 @@ class Renderer(Steep):
             [-1, 1], so that 100 blurs over a fiftieth of half of it.
         squared: Whether the distance is squared first, keeping its sign: ``F(steepness · |d| d)``.
         tconorm: Name or `TNorm`, or "average": the sum of the probabilities divided by the number of faces.
+        shading: "softmax" blends the colours of all faces, weighted by their coverage and the softmax over how close
+            they are; "nearest" takes those of the nearest face.
         cutoff: Drops what the original's release drops: faces outside of which a pixel lies with ``steepness · d² >=
             cutoff`` and probabilities up to 1e-6. None drops nothing.
-        straight_through: Whether values are hard, with soft gradients.
+        background: Three numbers, or a tensor that broadcasts to (..., 3, height, width); black by default.
+        double_sided: Whether faces have a colour from behind; silhouettes see them in any case.
+        depth_sharpness: Inverse temperature of the softmax over near / depth, > 0.
+        straight_through: Whether silhouettes are hard, with soft gradients.
+        supersampling: An image is the mean over so many times as many rows and columns.
 
     Example:
         >>> renderer = softly.Renderer(image_size=4, distribution="logistic", steepness=100.0)
@@ -65,8 +75,13 @@ class Renderer(Steep):
         steepness: float | Tensor = 100.0,
         squared: bool = False,
         tconorm: str | TNorm = "probabilistic",
+        shading: str = "softmax",
         cutoff: float | None = None,
+        background: Sequence[float] | Tensor | None = None,
+        double_sided: bool = True,
+        depth_sharpness: float = 1e4,
         straight_through: bool = False,
+        supersampling: int = 1,
     ) -> None:
         super().__init__(steepness, name="softly.Renderer")
         self.image_size = _image_size(image_size, "softly.Renderer")
@@ -75,7 +90,15 @@ class Renderer(Steep):
         average = isinstance(tconorm, str) and tconorm == "average"
         if average and straight_through:
             raise ValueError("softly.Renderer: 'average' has no hard limit; straight_through needs a T-conorm.")
-        self.straight_through = straight_through
+        if shading not in ("softmax", "nearest"):
+            raise ValueError(f"softly.Renderer: shading must be 'softmax' or 'nearest', got {shading!r}.")
+        if not 0 < depth_sharpness < math.inf:
+            raise ValueError(f"softly.Renderer: depth_sharpness must be positive and finite, got {depth_sharpness}.")
+        self.supersampling = _inputs.integer(supersampling, "softly.Renderer", "supersampling")
+        if self.supersampling < 1:
+            raise ValueError(f"softly.Renderer: supersampling must be at least 1, got {supersampling}.")
+        self.straight_through, self.shading, self.double_sided = straight_through, shading, double_sided
+        self.background, self.depth_sharpness = background, float(depth_sharpness)
         self._choice = Choice(
             distributions.get(distribution),
             bool(squared),
@@ -142,11 +165,68 @@ class Renderer(Steep):
         """
         steepness = self._checked_steepness()
         return _inputs.at_least_single(
-            lambda vertices: self._silhouette(_moved(mesh, vertices), camera, steepness), mesh.vertices
+            lambda vertices: self._pooled(self._silhouette(mesh.at(vertices), camera, steepness)), mesh.vertices
         )
 
-    def _silhouette(self, mesh: Mesh, camera: Camera, steepness: float | Tensor) -> Tensor:
+    def forward(self, mesh: Mesh, camera: Camera, lights: Lights | None = None) -> Tensor:
+        """The image in colours, with the silhouette as its opacity.
+
+        As steepness and depth_sharpness grow, colours are those of the nearest faces. Light is computed at corners and
+        interpolated between them: of faces that have a colour with the face's normal, otherwise with those of the
+        vertices.
+
+        Args:
+            mesh, camera: As of `silhouette`.
+            lights: White ambient light by default.
+
+        Returns:
+            (..., 4, height, width) Red, green, blue and opacity.
+
+        Example:
+            >>> cube = softly.rendering.cube()
+            >>> red = softly.rendering.Mesh(cube.vertices, cube.faces, face_colors=torch.eye(3)[:1].expand(12, 3))
+            >>> image = softly.Renderer(image_size=4, steepness=1e4)(red, softly.rendering.Camera.look_at(distance=4.0))
+            >>> image[0, :, 1, 1], image[0, :, 0, 0]
+            (tensor([1., 0., 0., 1.]), tensor([0., 0., 0., 0.]))
+        """
+        steepness = self._checked_steepness()
+        lights = Lights() if lights is None else lights
+        return _inputs.at_least_single(
+            lambda vertices: self._pooled(self._image(mesh.at(vertices), camera, lights, steepness)), mesh.vertices
+        )
+
+    def buffers(self, mesh: Any = True, camera: Camera | None = None) -> Any:
+        """Depth, normals, number and barycentric coordinates of the nearest face at every pixel, hard.
+
+        Depth and coordinates are differentiable in the vertices, where the same faces stay nearest. Without a mesh and
+        a camera these are the buffers of the module, as of every other one.
+
+        Returns:
+            `Buffers`
+
+        Example:
+            >>> camera = softly.rendering.Camera.look_at(distance=3.0, fov=90.0)
+            >>> softly.Renderer(image_size=3).buffers(softly.rendering.cube(), camera).depth
+            tensor([[[inf, inf, inf],
+                     [inf, 2., inf],
+                     [inf, inf, inf]]])
+        """
+        if camera is None:
+            return super().buffers(mesh)
+        return buffers(mesh, camera, *self.image_size, double_sided=self.double_sided)
+
+    def _size(self) -> tuple[int, int]:
         height, width = self.image_size
+        return height * self.supersampling, width * self.supersampling
+
+    def _pooled(self, image: Tensor) -> Tensor:
+        k = self.supersampling
+        if k == 1:
+            return image
+        return image.unflatten(-1, (-1, k)).unflatten(-3, (-1, k)).mean((-3, -1))
+
+    def _silhouette(self, mesh: Mesh, camera: Camera, steepness: float | Tensor) -> Tensor:
+        height, width = self._size()
         corners, seen = polygons(mesh, camera)
         dial = _as_dial(steepness, corners)
         image = silhouette(corners, dial, seen, height, width, self._choice)
@@ -159,6 +239,35 @@ class Renderer(Steep):
             hard = silhouette(corners.detach(), torch.ones_like(dial), seen, height, width, _HARD[corners.dtype])
             return _straight_through(hard > 0, image)
         return image
+
+    def _image(self, mesh: Mesh, camera: Camera, lights: Lights, steepness: float | Tensor) -> Tensor:
+        opacity = self._silhouette(mesh, camera, steepness)
+        behind = self._behind(mesh.vertices)
+        size = self._size()
+        if self.shading == "nearest":
+            colors = nearest(mesh, camera, lights, *size, behind, double_sided=self.double_sided)
+        else:
+            dial = _as_dial(steepness, mesh.vertices)
+            colors = blended(
+                *(mesh, camera, lights, *size, behind, dial, self._choice, self.depth_sharpness),
+                double_sided=self.double_sided,
+            )
+        batch = torch.broadcast_shapes(colors.shape[:-3], opacity.shape[:-2])
+        colors, opacity = colors.expand(*batch, *colors.shape[-3:]), opacity.expand(*batch, *size)
+        return torch.cat([colors, opacity.unsqueeze(-3)], -3)
+
+    def _behind(self, like: Tensor) -> Tensor:
+        if self.background is None:
+            return like.new_zeros(3, 1, 1)
+        found = torch.as_tensor(self.background, dtype=like.dtype, device=like.device)
+        if found.shape == (3,):
+            return found.reshape(3, 1, 1)
+        if found.ndim < 3 or found.shape[-3] != 3:
+            raise ValueError(
+                f"softly.Renderer: background must be three numbers or of shape (..., 3, H, W), "
+                f"got {tuple(found.shape)}."
+            )
+        return found.repeat_interleave(self.supersampling, -1).repeat_interleave(self.supersampling, -2)
 
     def extra_repr(self) -> str:
         """What the renderer is made of."""
@@ -173,8 +282,3 @@ def _as_dial(steepness: float | Tensor, like: Tensor) -> Tensor:
             raise ValueError(f"softly.Renderer: steepness must be a single number, got {tuple(steepness.shape)}.")
         return steepness.reshape(()).to(like.device)
     return torch.tensor(steepness, dtype=torch.float64, device=like.device)
-
-
-def _moved(mesh: Mesh, vertices: Tensor) -> Mesh:
-    """The same faces at other vertices."""
-    return mesh if vertices is mesh.vertices else Mesh(vertices, mesh.faces)

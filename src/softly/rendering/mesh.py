@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from softly import _inputs, native
+from softly.rendering import files
 
 __all__ = ["Mesh"]
 
@@ -145,6 +147,56 @@ class Mesh:
     def _area_vectors(self) -> Tensor:
         a, b, c = self.corners().unbind(-2)
         return torch.linalg.cross(b - a, c - a)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Mesh:
+        """Read a mesh from a file: OBJ, also with .gz, or PLY; other formats by trimesh.
+
+        Polygons become triangles, colours of vertices and the diffuse colours of materials are kept; textures are not.
+
+        Raises:
+            ValueError: With the line and the reason, where the file is malformed.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder) / "square.obj"
+            ...     _ = path.write_text("v 0 0 0\\nv 1 0 0\\nv 1 1 0\\nv 0 1 0\\nf 1 2 3 -1\\n")
+            ...     softly.rendering.Mesh.load(path)
+            Mesh(1 of 4 vertices and 2 faces)
+        """
+        found = files.read(path)
+        tensor = lambda x: None if x is None else torch.from_numpy(x).to(torch.get_default_dtype())  # noqa: E731
+        return Mesh(
+            torch.from_numpy(found.vertices).to(torch.get_default_dtype()),
+            torch.from_numpy(found.faces),
+            vertex_colors=tensor(found.vertex_colors),
+            face_colors=tensor(found.face_colors),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the only mesh of a batch to an OBJ or a PLY file, with its colours.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder) / "cube.ply"
+            ...     softly.rendering.cube().save(path)
+            ...     softly.rendering.Mesh.load(path)
+            Mesh(1 of 8 vertices and 12 faces)
+        """
+        if self.vertices.shape[:-2].numel() != 1:
+            raise ValueError(f"softly.rendering.Mesh.save: a file has one mesh, got {self}.")
+        faces = self.faces.reshape(-1, 3)
+        there = faces[:, 0] >= 0
+        array = lambda x: x.detach().cpu().double().reshape(-1, 3).numpy()  # noqa: E731
+        stored = files.Stored(
+            array(self.vertices),
+            faces[there].cpu().numpy(),
+            None if self.vertex_colors is None else array(self.vertex_colors),
+            None if self.face_colors is None else array(self.face_colors.reshape(-1, 3)[there]),
+        )
+        files.write(path, stored)
 
     @staticmethod
     def join(meshes: Sequence[Mesh]) -> Mesh:

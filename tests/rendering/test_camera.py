@@ -104,6 +104,14 @@ def test_batches_broadcast():
     assert grid.project(torch.rand(2, 4, 3)).shape == (3, 2, 4, 3)
 
 
+def test_numbers_and_tensors_of_any_precision_go_together():
+    exact = Camera.look_at(distance=3.0, elevation=20.0, azimuth=30.0).project(POINT)
+    single = Camera.look_at(distance=3.0, elevation=torch.tensor(20.0), azimuth=torch.tensor(30.0).double())
+    torch.testing.assert_close(single.project(POINT), exact, atol=1e-6, rtol=1e-6)
+    mixed = Camera.look_at(distance=torch.tensor([3.0]), elevation=20.0, azimuth=30.0, fov=torch.tensor(60.0).double())
+    torch.testing.assert_close(mixed.project(POINT), exact, atol=1e-6, rtol=1e-6)
+
+
 def test_differentiable_in_all_parameters():
     def project(distance, elevation, azimuth, fov, target):
         camera = Camera.look_at(distance=distance, elevation=elevation, azimuth=azimuth, fov=fov, target=target)

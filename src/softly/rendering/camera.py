@@ -107,12 +107,10 @@ class Camera:
             if up is not None:
                 raise ValueError(f"{name}: up belongs to eye, got it with distance.")
             assert distance is not None
-            far_away, e, a = torch.broadcast_tensors(
-                _number(distance), torch.deg2rad(_number(elevation)), torch.deg2rad(_number(azimuth))
-            )
-            rotation = _orbit(e, a)
+            far_away, e, a = torch.broadcast_tensors(*_numbers(distance, elevation, azimuth))
+            rotation = _orbit(torch.deg2rad(e), torch.deg2rad(a))
             offset = far_away.unsqueeze(-1) * rotation[..., 2, :]
-            place = offset if target is None else target.to(offset.dtype) + offset
+            place = offset if target is None else target.to(offset) + offset
         else:
             place = _inputs.floating(eye, name, "eye")
             towards = torch.zeros_like(place) if target is None else target.to(place)
@@ -120,11 +118,11 @@ class Camera:
         translation = -(rotation @ place.unsqueeze(-1)).squeeze(-1)
         if orthographic is None:
             _check_range(fov, 0.0, 180.0, name, "fov")
-            focal = 1.0 / torch.tan(torch.deg2rad(_number(fov)) / 2)
+            focal = 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
         else:
             _check_range(orthographic, 0.0, math.inf, name, "orthographic")
-            focal = 1.0 / _number(orthographic)
-        focal = focal.to(rotation.dtype).unsqueeze(-1).expand(*focal.shape, 2)
+            focal = 1.0 / _numbers(orthographic)[0]
+        focal = focal.to(rotation).unsqueeze(-1).expand(*focal.shape, 2)
         return Camera(rotation, translation, focal, orthographic=orthographic is not None, near=near, far=far)
 
     @staticmethod
@@ -223,8 +221,8 @@ class Camera:
         _inputs.floating(R, name, "R")
         _check_range(fov, 0.0, 180.0, name, "fov")
         flip = R.new_tensor([-1.0, 1.0, -1.0])
-        focal = 1.0 / torch.tan(torch.deg2rad(_number(fov)) / 2)
-        focal = focal.to(R.dtype).unsqueeze(-1).expand(*focal.shape, 2)
+        focal = 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
+        focal = focal.to(R).unsqueeze(-1).expand(*focal.shape, 2)
         return Camera(flip.unsqueeze(-1) * R.transpose(-1, -2), flip * T.to(R), focal, near=near, far=far)
 
     def view(self, points: Tensor) -> Tensor:
@@ -285,8 +283,15 @@ def _spread(x: Tensor, dims: int) -> Tensor:
     return x.reshape(*x.shape[:-1], *[1] * (dims - x.ndim + 1), x.shape[-1]) if x.ndim > 1 else x
 
 
-def _number(value: Number) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
+def _numbers(*values: Number) -> list[Tensor]:
+    """Tensors of one dtype, that of those which are tensors, on their device."""
+    given = [value for value in values if isinstance(value, Tensor)]
+    dtype = max((t.dtype for t in given), key=lambda d: torch.finfo(d).bits) if given else torch.float64
+    device = given[0].device if given else None
+    return [
+        value.to(dtype) if isinstance(value, Tensor) else torch.tensor(float(value), dtype=dtype, device=device)
+        for value in values
+    ]
 
 
 def _check_range(value: Number, low: float, high: float, name: str, argument: str) -> None:

@@ -47,7 +47,11 @@ class Surface:
             moved = camera.centre.to(points).unsqueeze(-2) * homogeneous[..., 2:]
             homogeneous = torch.cat([homogeneous[..., :2] + moved, homogeneous[..., 2:]], -1)
         self.depths = mesh.corners(points[..., 2:]).squeeze(-1)  # (..., F, 3)
-        a, b, c = mesh.corners(homogeneous).unbind(-2)
+        corners = mesh.corners(homogeneous)
+        a, b, c = corners.unbind(-2)
+        # What a face without area, seen from its side, may span by rounding alone.
+        square = corners.detach().square().sum(-1).amax(-1)
+        self.rounding = 16 * torch.finfo(points.dtype).eps * square  # (..., F)
         # A pixel (x, y, 1) spans a volume with every edge: in proportion to the weight of the corner opposite.
         self.sides = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
         self.front = (torch.linalg.cross(a, b) * c).sum(-1) > 0  # seen counter-clockwise
@@ -59,9 +63,10 @@ class Surface:
         volumes = torch.einsum("pi,...fki->...pfk", rays, self.sides)
         total = volumes.sum(-1, keepdim=True)
         weights = volumes / torch.where(total == 0, 1.0, total)
-        rounding = 64 * torch.finfo(weights.dtype).eps
+        slack = 64 * torch.finfo(weights.dtype).eps  # so that faces that share an edge leave no gap
         depth = (weights * self.depths.unsqueeze(-3)).sum(-1)
-        hit = (weights >= -rounding).all(-1) & (total.squeeze(-1) != 0) & (depth >= self.near) & (depth <= self.far)
+        hit = (weights >= -slack).all(-1) & (total.squeeze(-1).abs() > self.rounding.unsqueeze(-2))
+        hit = hit & (depth >= self.near) & (depth <= self.far)
         if not double_sided:
             hit = hit & self.front.unsqueeze(-2)
         if self.present is not None:

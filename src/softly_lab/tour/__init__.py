@@ -34,6 +34,7 @@ STOPS = (
     Stop("Sorting", "sorting"),
     Stop("Top-k", "topk"),
     Stop("Your own algorithm", "programs"),
+    Stop("Rendering", "rendering"),
     Stop("Logic gate networks", "logic"),
     Stop("Training through a black box", "black_box"),
 )

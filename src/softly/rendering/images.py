@@ -1,0 +1,72 @@
+"""Images as files, by Pillow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softly import _inputs
+
+__all__ = ["save_gif", "save_image"]
+
+
+def _picture(image: Tensor, name: str) -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError(f"{name}: images are written by Pillow: pip install pillow.") from None
+    _inputs.floating(image, name, "image")
+    image = image.detach().cpu()
+    while image.ndim > 2 and image.shape[0] == 1:
+        image = image[0]
+    if image.ndim != 2 and (image.ndim != 3 or image.shape[0] not in (3, 4)):
+        raise ValueError(f"{name}: an image must have shape (H, W), (3, H, W) or (4, H, W), got {tuple(image.shape)}.")
+    values = (255.0 * image.float().clamp(0.0, 1.0)).round().to(torch.uint8)
+    return Image.fromarray((values if values.ndim == 2 else values.movedim(0, -1)).contiguous().numpy())
+
+
+def save_image(image: Tensor, path: str | os.PathLike[str]) -> None:
+    """Write a silhouette, or an image in colours, to a file of any format that Pillow knows.
+
+    Args:
+        image: (H, W) or (3 or 4, H, W) In [0, 1], and clamped to that; leading dimensions of size 1 are dropped.
+        path: Where to, with the suffix of the format.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     softly.rendering.save_image(torch.rand(4, 8, 8), pathlib.Path(folder) / "noise.png")
+    """
+    _picture(image, "softly.rendering.save_image").save(Path(path))
+
+
+def save_gif(frames: Sequence[Tensor] | Tensor, path: str | os.PathLike[str], *, seconds: float = 0.1) -> None:
+    """Write images as an animation that goes on forever.
+
+    Args:
+        frames: Images as of `save_image`; of four channels the last is how much of them covers white.
+        path: Where to.
+        seconds: How long each is seen.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     softly.rendering.save_gif(torch.rand(5, 8, 8), pathlib.Path(folder) / "noise.gif")
+    """
+    name = "softly.rendering.save_gif"
+    if not len(frames):
+        raise ValueError(f"{name}: frames must have at least one, got none.")
+    if not seconds > 0:
+        raise ValueError(f"{name}: seconds must be positive, got {seconds}.")
+    pictures = []
+    for frame in frames:
+        if frame.ndim >= 3 and frame.shape[-3] == 4:
+            frame = frame[..., :3, :, :] * frame[..., 3:, :, :] + 1.0 - frame[..., 3:, :, :]
+        pictures.append(_picture(frame, name))
+    first, *rest = pictures
+    first.save(Path(path), save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)

@@ -320,6 +320,26 @@ def test_steepness_of_several_numbers_is_refused():
         renderer.silhouette(cube(), scenes.view())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("distribution", ["logistic", "cauchy"])
+def test_the_relaxed_program_is_the_same_renderer(distribution, dtype):
+    # Two meshes from two views each, by a program that asks every face and every pixel.
+    sphere = icosphere(12)
+    meshes = Mesh(torch.stack([0.8 * sphere.vertices[0], sphere.vertices[0] + 0.1]).to(dtype), sphere.faces)
+    cameras = Camera.look_at(distance=3.0, elevation=21.0, azimuth=torch.tensor([[13.0], [77.0]], dtype=dtype))
+    image = Renderer(9, distribution=distribution, steepness=15.0).silhouette(meshes, cameras)
+    assert image.shape == (2, 2, 9, 9)
+    seen = meshes.corners(cameras.project(meshes.vertices)[..., :2])
+    a, b, c = seen.unbind(-2)
+    turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
+    ordered = torch.where(turn[..., None, None] < 0, seen.flip(-2), seen).flatten(0, 1)
+    program = softly.algorithms.library.silhouette_distance(
+        ordered, image_size=9, steepness=15.0, distribution=distribution
+    )
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-9
+    torch.testing.assert_close(image.flatten(0, 1), program, atol=tolerance, rtol=0)
+
+
 @pytest.mark.parametrize(
     ("name", "covered"),
     [

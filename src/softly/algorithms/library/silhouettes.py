@@ -88,8 +88,8 @@ def silhouette_three_edges(
 ) -> Tensor:
     """Render a silhouette: a pixel is 1 if for some triangle it lies to the left of all three edges.
 
-    Three nested conditions for each pixel and triangle. As ``steepness -> inf`` the result is the image of the union
-    of the triangles; it stays in [0, 1]. Every triangle is tried at every pixel.
+    Three nested conditions for each pixel and triangle: the renderer of Pix2Vex. As ``steepness -> inf`` the result is
+    the image of the union of the triangles; it stays in [0, 1]. Every triangle is tried at every pixel.
 
     Args:
         triangles: (batch, faces, 3, 2) Corners, counter-clockwise, x to the right and y up in [-1, 1].
@@ -119,8 +119,9 @@ def silhouette_distance(
 ) -> Tensor:
     """Render a silhouette: a pixel is 1 if its directed distance from the border of some triangle is positive.
 
-    One condition for each pixel and triangle, on the Euclidean distance. As ``steepness -> inf`` the result is the
-    image of the union of the triangles; it stays in [0, 1]. Every triangle is tried at every pixel.
+    One condition for each pixel and triangle, on the Euclidean distance; `softly.Renderer` sees the same, by a kernel.
+    As ``steepness -> inf`` the result is the image of the union of the triangles; it stays in [0, 1]. Every triangle
+    is tried at every pixel.
 
     Args:
         triangles: (batch, faces, 3, 2) Corners, counter-clockwise, x to the right and y up in [-1, 1].

@@ -225,6 +225,18 @@ def test_cameras_and_meshes_broadcast():
     torch.testing.assert_close(image[1, 1], alone[0])
 
 
+def test_joined_meshes_and_several_cameras_broadcast():
+    meshes = [cube(), icosphere(42)]
+    azimuth = torch.tensor([[0.0], [33.0], [71.0]])
+    renderer = Renderer((9, 7), distribution="logistic", steepness=20.0)
+    image = renderer.silhouette(Mesh.join(meshes), Camera.look_at(distance=3.0, azimuth=azimuth))
+    assert image.shape == (3, 2, 9, 7)
+    for i, angle in enumerate(azimuth.flatten().tolist()):
+        for k, mesh in enumerate(meshes):
+            alone = renderer.silhouette(mesh, Camera.look_at(distance=3.0, azimuth=angle))[0]
+            torch.testing.assert_close(image[i, k], alone, atol=2e-5, rtol=0)
+
+
 def test_steepness_can_be_set_and_learned():
     mesh, camera = cube(), scenes.view()
     renderer = Renderer(8, distribution="logistic", steepness=5.0)

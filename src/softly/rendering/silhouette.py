@@ -85,13 +85,15 @@ def silhouette(
     Args:
         polygons: (..., F, K, 2) Corners in the image.
         steepness: () Inverse temperature.
-        seen: (..., F) Which polygons there are; None for all.
+        seen: (..., F) Which polygons there are, of any batch that broadcasts; None for all.
         height, width: Of the image.
         choice: How.
 
     Returns:
         (..., height, width)
     """
+    if seen is not None:
+        seen = seen.expand(polygons.shape[:-2])
     distribution, tconorm = codes.of_distribution(choice.distribution), codes.of_tconorm(choice.tconorm)
     if distribution is None or tconorm is None:
         return reference(polygons, steepness, seen, height, width, choice)

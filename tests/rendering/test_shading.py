@@ -191,6 +191,27 @@ def test_joined_meshes_have_the_colors_of_each():
     torch.testing.assert_close(both, torch.cat([renderer(one, camera), renderer(other, camera)]), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+def test_several_cameras_and_meshes_broadcast(shading):
+    meshes = [
+        Mesh(cube().vertices, cube().faces, face_colors=torch.rand(12, 3)),
+        Mesh(icosphere(42).vertices, icosphere(42).faces, face_colors=torch.rand(80, 3)),
+    ]
+    azimuth = torch.tensor([[5.0], [33.0], [71.0]])
+    renderer = Renderer((9, 7), distribution="logistic", steepness=200.0, shading=shading)
+    both, cameras = Mesh.join(meshes), Camera.look_at(distance=4.0, elevation=10.0, azimuth=azimuth)
+    image, found = renderer(both, cameras), renderer.buffers(both, cameras)
+    assert image.shape == (3, 2, 4, 9, 7)
+    assert found.normals.shape == (3, 2, 9, 7, 3)
+    for i, angle in enumerate(azimuth.flatten().tolist()):
+        for k, mesh in enumerate(meshes):
+            camera = Camera.look_at(distance=4.0, elevation=10.0, azimuth=angle)
+            torch.testing.assert_close(image[i, k], renderer(mesh, camera)[0], atol=1e-4, rtol=1e-4)
+            alone = renderer.buffers(mesh, camera)
+            assert torch.equal(found.faces[i, k], alone.faces[0])
+            torch.testing.assert_close(found.normals[i, k], alone.normals[0])
+
+
 def test_a_renderer_is_still_a_module():
     assert list(Renderer(4, steepness=torch.tensor(3.0)).buffers()) == [torch.tensor(3.0)]
 

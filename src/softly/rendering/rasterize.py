@@ -81,24 +81,20 @@ class Surface:
     def at(self, points: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """(..., P, 3), (..., P) Weights and depths of points (P, 2) on given faces, differentiable."""
         rays = torch.cat([points, torch.ones_like(points[:, :1])], -1)
-        volumes = (chosen(self.sides, index) * rays.unsqueeze(-2)).sum(-1)
+        volumes = (chosen(self.sides, index, 2) * rays.unsqueeze(-2)).sum(-1)
         total = volumes.sum(-1, keepdim=True)
         weights = volumes / torch.where(total == 0, 1.0, total)
-        return weights, (weights * chosen(self.depths, index)).sum(-1)
+        return weights, (weights * chosen(self.depths, index, 1)).sum(-1)
 
 
-def chosen(values: Tensor, index: Tensor) -> Tensor:
-    """(..., P, ...) The values (..., F, ...) of the faces (..., P)."""
-    trailing = values.shape[index.ndim :]
-    flat = values.flatten(index.ndim) if trailing else values.unsqueeze(-1)
-    batch = torch.broadcast_shapes(values.shape[: index.ndim - 1], index.shape[:-1])
-    where = index.unsqueeze(-1).expand(*batch, index.shape[-1], flat.shape[-1])
-    return (
-        flat.expand(*batch, *flat.shape[-2:])
-        .gather(-2, where)
-        .unflatten(-1, trailing or (1,))
-        .reshape(*batch, index.shape[-1], *trailing)
-    )
+def chosen(values: Tensor, index: Tensor, channels: int) -> Tensor:
+    """(..., P, ...) The values (..., F, ...) of the faces (..., P), which have so many dimensions of their own."""
+    own = values.shape[values.ndim - channels :]
+    flat = values.flatten(values.ndim - channels) if channels else values.unsqueeze(-1)
+    batch = torch.broadcast_shapes(flat.shape[:-2], index.shape[:-1])
+    where = index.expand(*batch, index.shape[-1]).unsqueeze(-1).expand(*batch, index.shape[-1], flat.shape[-1])
+    found = flat.expand(*batch, *flat.shape[-2:]).gather(-2, where)
+    return found.reshape(*batch, index.shape[-1], *own)
 
 
 def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided: bool) -> Buffers:
@@ -114,7 +110,7 @@ def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided
         none = mesh.vertices.new_zeros(*shape, 3)
         return Buffers(torch.full_like(none[..., 0], torch.inf), none, index.reshape(shape) - 1, none)
     weights, depth = surface.at(points, index)
-    normals = chosen(mesh.normals(), index)
+    normals = chosen(mesh.normals(), index, 1)
     sheet = lambda x: x.unflatten(hit.ndim - 1, (height, width))  # noqa: E731
     return Buffers(
         sheet(torch.where(hit, depth, torch.inf)),

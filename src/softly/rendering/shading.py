@@ -46,7 +46,7 @@ def nearest(
     hit = found.faces >= 0
     if not mesh.faces.shape[-2]:
         return background.expand(*hit.shape[:-2], 3, height, width)
-    colors = chosen(corner_colors(mesh, camera, lights), found.faces.clamp(min=0).flatten(-2))
+    colors = chosen(corner_colors(mesh, camera, lights), found.faces.clamp(min=0).flatten(-2), 2)
     blended = (found.barycentrics.flatten(-3, -2).unsqueeze(-1) * colors).sum(-2).unflatten(-2, (height, width))
     return torch.where(hit.unsqueeze(-3), blended.movedim(-1, -3), background)
 

@@ -1,7 +1,10 @@
 #include "core/scratch.h"
 
 #include <cstdlib>
+
+#if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
+#endif
 
 namespace softly {
 namespace {
@@ -28,7 +31,9 @@ void* scratch(size_t bytes) {
         arena.size = (bytes + unit - 1) / unit * unit;
         arena.memory = std::aligned_alloc(unit, arena.size);
         if (arena.memory == nullptr) arena.size = 0;
+#if defined(MADV_HUGEPAGE)  // Linux
         if (unit == page && arena.size) madvise(arena.memory, arena.size, MADV_HUGEPAGE);
+#endif
     }
     return arena.memory;
 }

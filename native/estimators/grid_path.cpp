@@ -123,11 +123,11 @@ bool fine(const T* costs, int64_t n, bool clamped) {
 
 template <typename T>
 bool grid_path(const T* costs, T* path, int64_t batch, int64_t h, int64_t w, bool clamped, int threads) {
-    bool enough = true;
+    Enough enough;
     const int64_t n = h * w, framed = (h + 2) * (w + 2);
     parallel_for(batch, 1 + 1024 / n, threads, [&](int64_t begin, int64_t end) {
         auto* entries = static_cast<Entry<T>*>(scratch(framed * (sizeof(Entry<T>) + sizeof(int32_t))));
-        if (entries == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (entries == nullptr) return enough.fail();
         auto* before = reinterpret_cast<int32_t*>(entries + framed);
         const auto walk = [&](const T* grid) {
             if constexpr (sizeof(T) == sizeof(float)) {

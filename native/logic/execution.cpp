@@ -304,12 +304,12 @@ void best_of(const Counter& counter, const char* slots, int64_t examples, int64_
 template <typename Finish>
 bool each_block(const LogicPlan& plan, const uint8_t* x, const uint8_t* thresholds, int64_t rows, int threads,
                 Finish&& finish) {
-    bool enough = true;
+    Enough enough;
     const Counter counter(plan);
     const int64_t area = plan.slots * slot_bytes;
     parallel_for((rows + slot_examples - 1) / slot_examples, 1, threads, [&](int64_t begin, int64_t end) {
         char* slots = static_cast<char*>(scratch(area + panel * groups));
-        if (slots == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (slots == nullptr) return enough.fail();
         for (int64_t block = begin; block < end; ++block) {
             const int64_t first = block * slot_examples, left = rows - first;
             const int64_t examples = left < slot_examples ? left : slot_examples;

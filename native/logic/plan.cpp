@@ -1,6 +1,7 @@
 #include "logic/plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -42,7 +43,7 @@ Plan* compile(int64_t num_inputs, int64_t num_gates, const uint8_t* kinds, const
     for (int64_t g = 0; g < num_gates; ++g) ++readers[first[g] >> 1], ++readers[second[g] >> 1];
     for (int64_t o = 0; o < num_outputs; ++o) ++readers[outputs[o] >> 1];  // which are read at the very end
 
-    auto plan = new Plan;
+    auto plan = std::make_unique<Plan>();
     Slots slots;
     slot[0] = slots.take();  // false
     const uint32_t unread = slots.take();
@@ -117,7 +118,7 @@ Plan* compile(int64_t num_inputs, int64_t num_gates, const uint8_t* kinds, const
     plan->runs = plan->all_runs.data();
     plan->gates = plan->all_gates.data();
     plan->output = plan->all_output.data();
-    return plan;
+    return plan.release();
 }
 
 }  // namespace

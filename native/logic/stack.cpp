@@ -3,7 +3,6 @@
 // memory, and adds to rows of gradients where the forward pass read rows of activations.
 #include "logic/stack.h"
 
-#include <cstdlib>
 #include <type_traits>
 
 #include "logic/columns.h"
@@ -330,14 +329,13 @@ int logic_forward(const S* rows, const typename Computed<S>::type* coefficients,
     if (!stack.connected()) return -1;
     const Blocks blocks(batch, M::width, depth, threads);
     const int64_t results = groups ? groups : stack.last();
-    int done = 1;
+    Enough enough;
     parallel_for(blocks.number, 1, threads, [&](int64_t begin, int64_t end) {
         // Two layers, and for less than a vector of examples their rows and results.
         const int64_t layers = depth > 1 ? 2 * stack.widest * blocks.most() : 0;
         void* memory = scratch(layers * sizeof(S) + M::width * (inputs * sizeof(S) + results * sizeof(T)));
         if (memory == nullptr) {
-            __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
-            return;
+            return enough.fail();
         }
         S* work = static_cast<S*>(memory);
         for (int64_t block = begin; block < end; ++block) {
@@ -356,7 +354,7 @@ int logic_forward(const S* rows, const typename Computed<S>::type* coefficients,
             }
         }
     });
-    return done;
+    return enough ? 1 : 0;
 }
 
 template <typename S>
@@ -374,18 +372,19 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     const int64_t parts = threads < number ? (threads > 1 ? threads : 1) : (number > 1 ? number : 1);
     // Each part of the blocks has sums of its own; they are added in one order, so that a number of threads always
     // gives the same result.
-    T* others = parts > 1 ? static_cast<T*>(std::calloc((parts - 1) * 4 * stack.gates, sizeof(T))) : nullptr;
-    if (parts > 1 && others == nullptr) return 0;
+    const Buffer<T> apart_sums((parts - 1) * 4 * stack.gates);
+    if (!apart_sums) return 0;
+    T* const others = apart_sums.get();
+    __builtin_memset(others, 0, (parts - 1) * 4 * stack.gates * sizeof(T));
     __builtin_memset(grad_coefficients, 0, 4 * stack.gates * sizeof(T));
-    int done = 1;
+    Enough enough;
     parallel_for(parts, 1, threads, [&](int64_t begin, int64_t end) {
         const int64_t work_bytes = Workspace<S>::bytes(stack, blocks.most());
         // For the rows' gradient where it isn't summed in place, and for less than a vector of examples.
         const int64_t wide = inputs * (in_place ? int64_t{M::width} : blocks.most()) * sizeof(T);
         void* memory = scratch(work_bytes + wide + M::width * (inputs * sizeof(S) + results * sizeof(T)));
         if (memory == nullptr) {
-            __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
-            return;
+            return enough.fail();
         }
         const Workspace<S> work(stack, blocks.most(), memory);
         T* apart = grad_rows == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<char*>(memory) + work_bytes);
@@ -433,8 +432,7 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
         const T* sums = others + (part - 1) * 4 * stack.gates;
         for (int64_t i = 0; i < 4 * stack.gates; ++i) grad_coefficients[i] += sums[i];
     }
-    std::free(others);
-    return done;
+    return enough ? 1 : 0;
 }
 
 template int logic_forward(const float*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t,

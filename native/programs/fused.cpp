@@ -67,13 +67,12 @@ struct Softmin {
 
 template <typename T, typename F>
 bool over_blocks(int64_t batch, size_t vectors, int threads, F body) {
-    bool enough = true;
+    Enough enough;
     const int64_t blocks = (batch + Simd<T>::width - 1) / Simd<T>::width;
     parallel_for(blocks, 1, threads, [&](int64_t begin, int64_t end) {
         V<T>* memory = static_cast<V<T>*>(scratch(vectors * sizeof(V<T>)));
         if (memory == nullptr) {
-            enough = false;
-            return;
+            return enough.fail();
         }
         for (int64_t block = begin; block < end; ++block) body(Window<T>(batch, block), memory);
     });

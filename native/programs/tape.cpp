@@ -264,12 +264,11 @@ bool tape(const Instruction* code, int64_t instructions, const double* constants
     SOFTLY_NARROWER_IF(2 * batch <= threads * width, tape, code, instructions, constants, num_constants, outputs,
                        num_outputs, x, inputs, out, batch, threads);
     const int64_t first = inputs + num_constants, slots = first + instructions;
-    bool enough = true;
+    Enough enough;
     parallel_for((batch + width - 1) / width, 1, threads, [&](int64_t begin, int64_t end) {
         T* values = static_cast<T*>(scratch(sizeof(T) * slots * width));
         if (values == nullptr) {
-            enough = false;
-            return;
+            return enough.fail();
         }
         fill(constants, num_constants, values + inputs * width);
         for (int64_t block = begin; block < end; ++block) {
@@ -292,12 +291,11 @@ bool tape_backward(const Instruction* code, int64_t instructions, const double* 
     SOFTLY_NARROWER_IF(2 * batch <= threads * width, tape_backward, code, instructions, constants, num_constants,
                        outputs, num_outputs, x, inputs, grad, grad_x, batch, threads);
     const int64_t first = inputs + num_constants, slots = first + instructions;
-    bool enough = true;
+    Enough enough;
     parallel_for((batch + width - 1) / width, 1, threads, [&](int64_t begin, int64_t end) {
         T* values = static_cast<T*>(scratch(2 * sizeof(T) * slots * width));
         if (values == nullptr) {
-            enough = false;
-            return;
+            return enough.fail();
         }
         T* adjoints = values + slots * width;
         fill(constants, num_constants, values + inputs * width);

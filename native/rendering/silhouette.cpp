@@ -13,10 +13,10 @@
 // lost by cancellation where d is small, and at d = 0 the normal is taken. What is summed over pixels is in this frame.
 #include "rendering/silhouette.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "core/parallel.h"
+#include "core/scratch.h"
 #include "rendering/aggregation.h"
 #include "rendering/coverage.h"
 
@@ -35,14 +35,6 @@ constexpr T kFar = sizeof(T) == 4 ? T(1e18) : T(1e150);
 
 // An edge: its beginning, direction, normal to the inside, length, and what keeps it from deciding what is inside.
 enum : int { kAx, kAy, kTx, kTy, kNx, kNy, kLength, kAside, kEdge };
-
-template <typename T>
-struct Memory {
-    T* data;
-    explicit Memory(size_t count) : data(static_cast<T*>(std::malloc(sizeof(T) * (count ? count : 1)))) {}
-    Memory(const Memory&) = delete;
-    ~Memory() { std::free(data); }
-};
 
 // The polygons of a call, made ready.
 template <typename T>
@@ -545,23 +537,23 @@ bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t f
                 int64_t width, double steepness, int distribution, bool reversed, double shift, bool squared,
                 int aggregation, double parameter, double cutoff, T* image, T* kept, int threads) {
     const int64_t padded = (faces + Simd<T>::width - 1) / Simd<T>::width * Simd<T>::width;
-    Memory<T> edges(batch * padded * corners * kEdge), boxes(batch * padded * 4);
-    if (!edges.data || !boxes.data) return false;
+    Buffer<T> edges(batch * padded * corners * kEdge), boxes(batch * padded * 4);
+    if (!edges.get() || !boxes.get()) return false;
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
     const Family<T> family(aggregation, parameter);
     Scene<T> scene =
-        make_scene(polygons, seen, batch, faces, corners, height, width, edges.data, boxes.data, threads);
+        make_scene(polygons, seen, batch, faces, corners, height, width, edges.get(), boxes.get(), threads);
     find_shells(scene, dial, family);
     const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(family.kind)};
     using Bench = typename Renderer<T>::Bench;
-    bool enough = true;
+    Enough enough;
     parallel_for(batch * renderer.squares(), 1, threads, [&](int64_t begin, int64_t end) {
-        Memory<char> memory(Bench::bytes(padded));
-        if (!memory.data) {
-            __atomic_store_n(&enough, false, __ATOMIC_RELAXED);
+        Buffer<char> memory(Bench::bytes(padded));
+        if (!memory.get()) {
+            enough.fail();
             return;
         }
-        Bench bench(memory.data, padded);
+        Bench bench(memory.get(), padded);
         for (int64_t i = begin; i < end; ++i) {
             const int64_t at = i / renderer.squares(), square = i % renderer.squares();
             if (corners == 3) {
@@ -580,12 +572,12 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
                          double shift, bool squared, int aggregation, double parameter, double cutoff, const T* grad,
                          const T* kept, T* grad_polygons, T* grad_steepness, int threads) {
     const int64_t padded = (faces + Simd<T>::width - 1) / Simd<T>::width * Simd<T>::width;
-    Memory<T> edges(batch * padded * corners * kEdge), boxes(batch * padded * 4);
-    if (!edges.data || !boxes.data) return false;
+    Buffer<T> edges(batch * padded * corners * kEdge), boxes(batch * padded * 4);
+    if (!edges.get() || !boxes.get()) return false;
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
     const Family<T> family(aggregation, parameter);
     Scene<T> scene =
-        make_scene(polygons, seen, batch, faces, corners, height, width, edges.data, boxes.data, threads);
+        make_scene(polygons, seen, batch, faces, corners, height, width, edges.get(), boxes.get(), threads);
     find_shells(scene, dial, family);
     const Renderer<T> renderer{scene, dial, family, aggregate_of<T>(family.kind)};
     using Bench = typename Renderer<T>::Bench;
@@ -593,22 +585,22 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
     // who is done first, so that the same call has the same result.
     const int64_t parts = threads > 1 && batch < 4 * threads ? threads : 1;
     const int64_t stride = faces * corners * 4;
-    Memory<T> sums(batch * parts * stride);
-    Memory<double> changes(batch * parts);
-    if (!sums.data || !changes.data) return false;
-    bool enough = true;
+    Buffer<T> sums(batch * parts * stride);
+    Buffer<double> changes(batch * parts);
+    if (!sums.get() || !changes.get()) return false;
+    Enough enough;
     parallel_for(batch * parts, 1, threads, [&](int64_t begin, int64_t end) {
-        Memory<char> memory(Bench::bytes(padded));
-        if (!memory.data) {
-            __atomic_store_n(&enough, false, __ATOMIC_RELAXED);
+        Buffer<char> memory(Bench::bytes(padded));
+        if (!memory.get()) {
+            enough.fail();
             return;
         }
-        Bench bench(memory.data, padded);
+        Bench bench(memory.get(), padded);
         for (int64_t i = begin; i < end; ++i) {
-            T* own = sums.data + i * stride;
+            T* own = sums.get() + i * stride;
             std::memset(own, 0, sizeof(T) * stride);
-            changes.data[i] = 0;
-            double* change = grad_steepness ? changes.data + i : nullptr;
+            changes.get()[i] = 0;
+            double* change = grad_steepness ? changes.get() + i : nullptr;
             for (int64_t square = i % parts; square < renderer.squares(); square += parts) {
                 if (corners == 3) {
                     renderer.template backward<3>(i / parts, square, bench, grad, kept, own, change);
@@ -622,8 +614,8 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
     parallel_for(batch * faces, 2048, threads, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t at = i / faces, face = i % faces;
-            const T* edge = edges.data + (at * padded + face) * corners * kEdge;
-            const T* own = sums.data + at * parts * stride + face * corners * 4;
+            const T* edge = edges.get() + (at * padded + face) * corners * kEdge;
+            const T* own = sums.get() + at * parts * stride + face * corners * 4;
             if (corners == 3) {
                 Renderer<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
             } else {
@@ -633,7 +625,7 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
     });
     if (grad_steepness) {
         double total = 0;
-        for (int64_t i = 0; i < batch * parts; ++i) total += changes.data[i];
+        for (int64_t i = 0; i < batch * parts; ++i) total += changes.get()[i];
         *grad_steepness = static_cast<T>(total);
     }
     return true;

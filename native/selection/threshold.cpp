@@ -3,10 +3,10 @@
 #include "selection/threshold.h"
 
 #include <cmath>
-#include <cstdlib>
 
 #include "core/distributions.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
 
 namespace softly::SOFTLY_ISA {
 namespace {
@@ -84,24 +84,25 @@ T solve(const R& relaxation, const T* y, int64_t n, double k, double margin, Sum
 }  // namespace
 
 template <typename T>
-void threshold(const T* y, T* out, int64_t rows, int64_t n, double k, double margin, int distribution, double art,
+bool threshold(const T* y, T* out, int64_t rows, int64_t n, double k, double margin, int distribution, double art,
                int threads) {
     const int64_t chunks = (n + kChunk - 1) / kChunk;
+    Enough enough;
     // Threads share the rows, or where there are few the entries of a row.
     const int across = rows >= threads ? threads : 1, within = rows >= threads ? 1 : threads;
     with_relaxation<T>(distribution, art, [&](const auto& relaxation) {
         parallel_for(rows, 1 + kChunk / n, across, [&](int64_t begin, int64_t end) {
-            Sums* parts = static_cast<Sums*>(std::malloc(sizeof(Sums) * chunks));
-            if (parts == nullptr) std::abort();
+            const Buffer<Sums> parts(chunks);
+            if (!parts) return enough.fail();
             for (int64_t r = begin; r < end; ++r) {
-                out[r] = solve<T>(relaxation, y + r * n, n, k, margin, parts, within);
+                out[r] = solve<T>(relaxation, y + r * n, n, k, margin, parts.get(), within);
             }
-            std::free(parts);
         });
     });
+    return enough;
 }
 
-template void threshold(const float*, float*, int64_t, int64_t, double, double, int, double, int);
-template void threshold(const double*, double*, int64_t, int64_t, double, double, int, double, int);
+template bool threshold(const float*, float*, int64_t, int64_t, double, double, int, double, int);
+template bool threshold(const double*, double*, int64_t, int64_t, double, double, int, double, int);
 
 }  // namespace softly::SOFTLY_ISA

@@ -5,8 +5,8 @@
 
 SOFTLY_DECLARE_WIDE(
     // out[r] = t with sum_i F(y[r, i] - t) = k, for 0 < k < n. The root lies within `margin` of the smallest and the
-    // largest entry. `distribution` and `art` as in sorting/network_sort.h.
+    // largest entry. `distribution` and `art` as in sorting/network_sort.h. False where there is no memory.
     template <typename T>
-    void threshold(const T* y, T* out, int64_t rows, int64_t n, double k, double margin, int distribution, double art,
+    bool threshold(const T* y, T* out, int64_t rows, int64_t n, double k, double margin, int distribution, double art,
                    int threads);
 )

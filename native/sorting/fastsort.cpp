@@ -267,10 +267,10 @@ void differentiate(const T* pair, const T* grad, const int32_t* kept, T* grad_pa
 // Calls body(row, workspace) for every row; false where there was no memory.
 template <typename T, typename Body>
 bool for_rows(int64_t rows, int64_t n, int threads, Body&& body) {
-    bool enough = true;
+    Enough enough;
     parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
         void* memory = scratch(Workspace<T>::bytes(n));
-        if (memory == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (memory == nullptr) return enough.fail();
         Workspace<T> space(memory, n);
         for (int64_t r = begin; r < end; ++r) body(r, space);
     });

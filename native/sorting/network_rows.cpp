@@ -88,10 +88,10 @@ bool rows_forward(const SortingPlan& plan, const T* tails, int64_t stride, const
                   int64_t batch, int threads) {
     const Product<T> product{plan, rows, k};
     const int64_t n = plan.n;
-    bool enough = true;
+    Enough enough;
     parallel_for(batch, grain(2 * plan.size * product.vectors(0)), threads, [&](int64_t begin, int64_t end) {
         T* state = static_cast<T*>(scratch(n * product.vectors(0) * vector_bytes));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (state == nullptr) return enough.fail();
         for (int64_t sample = begin; sample < end; ++sample) {
             for (int64_t first = 0; first < k; first += strip_vectors * Simd<T>::width) {
                 product.start(first, state);
@@ -109,10 +109,10 @@ bool rows_backward(const SortingPlan& plan, const T* kept, const T* rows, int64_
     const Product<T> product{plan, rows, k};
     const int64_t n = plan.n, size = plan.size, state_size = n * product.vectors(0) * Simd<T>::width;
     const int64_t slots_size = product.slots_count() * product.vectors(0) * Simd<T>::width;
-    bool enough = true;
+    Enough enough;
     parallel_for(batch, grain(6 * size * product.vectors(0)), threads, [&](int64_t begin, int64_t end) {
         T* state = static_cast<T*>(scratch((state_size + slots_size) * sizeof(T)));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (state == nullptr) return enough.fail();
         T* differences = state + state_size;
         for (int64_t sample = begin; sample < end; ++sample) {
             const T* tails = kept + 3 * sample * size;

@@ -138,12 +138,12 @@ bool network_second(const SortingPlan* plan, int distribution, double steepness,
     SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, network_second, plan, distribution, steepness, x, grad, u,
                        hessian, pushed, batch, threads);
     using enum Distribution;
-    bool enough = true;
+    Enough enough;
     const int64_t n = plan->n, size = plan->size, blocks = (batch + Simd<T>::width - 1) / Simd<T>::width;
     const size_t bytes = (n + n * n + size * n) * sizeof(Dual<T>) + size * sizeof(Kept<T>);
     parallel_for(blocks, 1, threads, [&](int64_t begin, int64_t end) {
         auto* memory = static_cast<Dual<T>*>(scratch(bytes));
-        if (memory == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (memory == nullptr) return enough.fail();
         for (int64_t b = begin; b < end; ++b) {
             const Block<T> block(b, batch);
             const T s = T(steepness);

@@ -90,10 +90,10 @@ bool matrix_forward(const SortingPlan& plan, const T* tails, int64_t stride, T* 
     const Strips<T> strips(plan);
     const int64_t n = plan.n, parts = parts_per_sample(batch, strips.count(), threads);
     const int64_t cost = int64_t{plan.size} * (n / Simd<T>::width + 1) / parts;
-    bool enough = true;
+    Enough enough;
     parallel_for(batch * parts, grain(cost), threads, [&](int64_t begin, int64_t end) {
         T* state = static_cast<T*>(scratch(n * strips.row(0) * sizeof(T)));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (state == nullptr) return enough.fail();
         for (int64_t task = begin; task < end; ++task) {
             const int64_t sample = task / parts, part = task % parts;
             for (int64_t s = strips.count() * part / parts; s < strips.count() * (part + 1) / parts; ++s) {
@@ -147,10 +147,10 @@ bool matrix_backward(const SortingPlan& plan, const T* kept, const T* grad, T* s
         states = checkpoints.count > states ? checkpoints.count : states;
     }
     const int64_t cost = 4 * size * (n / Simd<T>::width + 1) / parts;
-    bool enough = true;
+    Enough enough;
     parallel_for(batch * parts, grain(cost), threads, [&](int64_t begin, int64_t end) {
         T* state = static_cast<T*>(scratch(((2 + states) * state_size + slots_size) * sizeof(T)));
-        if (state == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (state == nullptr) return enough.fail();
         T *gradient = state + state_size, *saved = gradient + state_size, *differences = saved + states * state_size;
         for (int64_t task = begin; task < end; ++task) {
             const int64_t sample = task / parts, part = task % parts;

@@ -2,7 +2,6 @@
 // whatever they compute from the swaps.
 #pragma once
 
-#include <cstdlib>
 #include <cstring>
 
 #include "core/distributions.h"
@@ -191,12 +190,12 @@ bool forward(const SortingPlan& plan, const Swapping& swapping, const T* x, cons
     using V = typename Simd<T>::V;
     constexpr int width = Simd<T>::width;
     const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
-    bool enough = true;
+    Enough enough;
     const T steepness = static_cast<T>(swapping.steepness);
     with_relaxation<T>(swapping.distribution, swapping.art, [&](const auto& relaxation) {
         parallel_for(blocks, grain(16 * size), threads, [&](int64_t begin, int64_t end) {
             V* y = static_cast<V*>(scratch(n * sizeof(V)));
-            if (y == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+            if (y == nullptr) return enough.fail();
             for (int64_t block = begin; block < end; ++block) {
                 const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
                 T* rows[] = {to.tails, to.densities, to.slopes};
@@ -313,10 +312,10 @@ bool values_backward(const SortingPlan& plan, const T* slopes, const T* grad, T*
     using V = typename S::V;
     constexpr int width = S::width;
     const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
-    bool enough = true;
+    Enough enough;
     parallel_for(blocks, grain(3 * size), threads, [&](int64_t begin, int64_t end) {
         V* g = static_cast<V*>(scratch(n * sizeof(V)));
-        if (g == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (g == nullptr) return enough.fail();
         for (int64_t block = begin; block < end; ++block) {
             const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
             if (samples < width && samples <= single_samples) {
@@ -363,10 +362,10 @@ bool weights_backward(const SortingPlan& plan, T steepness, const T* kept, const
     using V = typename Simd<T>::V;
     constexpr int width = Simd<T>::width;
     const int64_t n = plan.n, size = plan.size, blocks = (batch + width - 1) / width;
-    bool enough = true;
+    Enough enough;
     parallel_for(blocks, grain(6 * size), threads, [&](int64_t begin, int64_t end) {
         V* g = static_cast<V*>(scratch(n * sizeof(V)));
-        if (g == nullptr) return void(__atomic_store_n(&enough, false, __ATOMIC_RELAXED));
+        if (g == nullptr) return enough.fail();
         for (int64_t block = begin; block < end; ++block) {
             const int64_t sample = block * width, samples = smaller<int64_t>(width, batch - sample);
             if (samples < width && samples <= single_samples) {
@@ -420,24 +419,18 @@ bool with_tails(const SortingPlan& plan, const Swapping& swapping, const T* x, T
         const Outcome<T> to{nullptr, nullptr, kept, kept + size, kept + 2 * size, 3 * size};
         return forward(plan, swapping, x, to, batch, threads) && f(kept, 3 * size);
     }
-    T* tails = static_cast<T*>(std::malloc(batch * size * sizeof(T) + 1));
-    if (tails == nullptr) return false;
-    const Outcome<T> to{nullptr, nullptr, tails, nullptr, nullptr, size};
-    const bool done = forward(plan, swapping, x, to, batch, threads) && f(tails, size);
-    std::free(tails);
-    return done;
+    const Buffer<T> tails(batch * size);
+    const Outcome<T> to{nullptr, nullptr, tails.get(), nullptr, nullptr, size};
+    return tails && forward(plan, swapping, x, to, batch, threads) && f(tails.get(), size);
 }
 
 // Runs f(sums), which leaves the comparators' sums, and takes them back to x.
 template <typename T, typename F>
 bool with_sums(const SortingPlan& plan, double steepness, const T* kept, int64_t parts, T* grad_x, int64_t batch,
                int threads, F&& f) {
-    T* sums = static_cast<T*>(std::malloc(batch * parts * plan.size * sizeof(T) + 1));
-    if (sums == nullptr) return false;
-    const bool done =
-        f(sums) && weights_backward(plan, static_cast<T>(steepness), kept, sums, parts, grad_x, batch, threads);
-    std::free(sums);
-    return done;
+    const Buffer<T> sums(batch * parts * plan.size);
+    return sums && f(sums.get()) &&
+           weights_backward(plan, static_cast<T>(steepness), kept, sums.get(), parts, grad_x, batch, threads);
 }
 
 }  // namespace

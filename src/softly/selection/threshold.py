@@ -143,7 +143,8 @@ def _threshold_forward(x: Tensor, k: float, distribution: int, art: float) -> Te
     out, n = _threshold_shape(x, k, distribution, art), x.shape[-1]
     margin = abs(float(decode(distribution, art)._icdf(torch.tensor(k / n, dtype=torch.float64))))
     sizes = (out.numel(), n, k, margin, distribution, art, torch.get_num_threads())
-    native.kernel("threshold", x.dtype)(x.data_ptr(), out.data_ptr(), *sizes)
+    if not native.kernel("threshold", x.dtype)(x.data_ptr(), out.data_ptr(), *sizes):
+        raise MemoryError("softly.selection.soft_topk: no memory for the sums of a row.")
     return out
 
 

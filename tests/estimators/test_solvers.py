@@ -70,6 +70,8 @@ def test_the_kernel_is_its_reference(dtype):
     torch.library.opcheck(torch.ops.softly.grid_path, (grids["any"].to(dtype), False))
 
 
+@pytest.mark.native
+@pytest.mark.skipif(not native.available(), reason="the reference takes as many rounds as there are cells")
 def test_large_grids():
     """Those that have more cells than the short form of the kernel's queue can number."""
     costs = torch.rand(260, 260, generator=generator())

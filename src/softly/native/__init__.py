@@ -8,9 +8,9 @@ derivatives, derivatives of derivatives), so that nobody notices but by the cloc
 from softly.native.borders import data as data
 from softly.native.borders import mapped as mapped
 from softly.native.borders import transformed as transformed
-from softly.native.library import available, isa
+from softly.native.library import available, isa, why
 from softly.native.library import function as function
 from softly.native.library import kernel as kernel
 from softly.native.operator import Operator as Operator
 
-__all__ = ["available", "isa"]
+__all__ = ["available", "isa", "why"]

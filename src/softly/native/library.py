@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 
-__all__ = ["available", "isa"]
+__all__ = ["available", "isa", "why"]
+
+_ISAS = ("portable", "avx2", "avx512")
 
 
-def _load() -> ModuleType | None:
+def _load() -> tuple[ModuleType | None, str]:
+    """The compiled module, or why there is none."""
+    wish = os.environ.get("SOFTLY_ISA")
+    if wish is not None and wish not in _ISAS:
+        raise ValueError(
+            f"softly: the environment variable SOFTLY_ISA must be one of {', '.join(_ISAS)}, got {wish!r}."
+        )
     if os.environ.get("SOFTLY_NATIVE", "1") == "0":
-        return None
+        return None, "switched off by SOFTLY_NATIVE=0"
     try:
         from softly import _native
-    except ImportError:
-        return None
-    return _native
+    except ImportError as error:
+        return None, str(error)
+    return _native, ""
 
 
-module = _load()
+module, _reason = _load()
+_told = os.environ.get("SOFTLY_NATIVE", "1") == "0"  # who switched kernels off knows
+
+
+def why() -> str:
+    """Why the compiled kernels are not in use; empty where they are.
+
+    Example:
+        >>> bool(softly.native.why()) == (not softly.native.available())
+        True
+    """
+    return _reason
+
+
+def missed() -> None:
+    """Say once that kernels are missing, where one would have been used."""
+    global _told
+    if not _told and not torch.compiler.is_compiling():
+        _told = True
+        message = f"softly runs without its compiled kernels, as right and much slower: {_reason}."
+        warnings.warn(f"{message} A reinstall where there is a C++ compiler builds them.", stacklevel=4)
 
 
 def available() -> bool:

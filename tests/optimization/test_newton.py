@@ -219,6 +219,7 @@ def test_a_loss_that_couples_the_batch_is_refused(curvature, m, dtype):
         lambda x: (x - x.mean(0)).square().sum(-1) + x.pow(4).sum(-1),
         lambda x: x.square().sum(-1) + x.flip(0)[:, 0],
         lambda x: x.square().sum() + x[2, 0] * x[3, 1],  # two of them
+        lambda x: x.square().sum(-1) + torch.eye(6)[0] * x[1, 0],  # one of them, by another that knows nothing of it
     ):
         newton = softly.NewtonLoss(coupled, curvature=curvature)
         for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -70,8 +71,8 @@ class NewtonLoss(torch.nn.Module):
         reduction: "sum", or "mean", which divides value and gradient by B and changes nothing else.
 
     Parameters inside the loss would get no gradient, and are refused; with ``split(stage, step=newton.target)`` they
-    get theirs, the stage being the sum of the loss. Curvatures are
-    averaged and systems solved in float64; Hessians are exact through softly's kernels.
+    get theirs, the stage being the sum of the loss. Curvatures are averaged and systems solved in float64; Hessians are
+    exact through softly's kernels.
 
     Example:
         >>> newton = softly.NewtonLoss(lambda y: (y - 3.0).square().sum(-1), tikhonov=0.0)
@@ -254,8 +255,8 @@ class NewtonLoss(torch.nn.Module):
         # Numbers that differ, so that what examples do to each other does not cancel.
         probe = torch.cos(2.0 * torch.arange(each.numel(), device=each.device)).to(each).reshape(each.shape)
         places = torch.arange(len(leaf), device=leaf.device)
-        for digit in range((len(leaf) - 1).bit_length()):  # any two examples differ in one
-            chosen = (places >> digit) % 2 == 1
+        for digit, side in itertools.product(range((len(leaf) - 1).bit_length()), (0, 1)):  # any two differ in a digit
+            chosen = (places >> digit) % 2 == side
             weight = probe * chosen.reshape(-1, *[1] * (each.ndim - 1))
             found = calls.rows(self._again(each, leaf, weight), 1).abs()
             # What has no part in it has a derivative of 0, but for what may have been rounded.

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from softly.estimators import each, smooth
+from softly.estimators import (
+    FenchelYoungLoss,
+    Imle,
+    PerturbedOptimizer,
+    SpoPlusLoss,
+    blackbox,
+    each,
+    negative_identity,
+    smooth,
+    solvers,
+)
 
 
 def squares(y):
@@ -134,3 +144,45 @@ def test_no_examples():
         assert value.shape == (0,)
         value.sum().backward()
         assert y.grad.shape == (0, 3)
+
+
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def weighted(y):
+    return solvers.argmax(y) * WEIGHT
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda y: smooth(weighted)(y),
+        lambda y: smooth(weighted, vectorized=False)(y),
+        lambda y: smooth(each(lambda x: (WEIGHT * x).sum()))(y),
+        lambda y: smooth(lambda x: [[(WEIGHT * b).sum() for b in s] for s in x])(y),
+        lambda y: smooth(weighted).samples(y),
+        lambda y: smooth(lambda x: weighted(x).sum(-1)).hessian(y),
+        lambda y: torch.func.grad(lambda x: smooth(weighted)(x).sum())(y),
+        lambda y: torch.func.grad(lambda w: smooth(lambda x: (w * x).sum(-1))(y).sum())(torch.ones(3)),
+        lambda y: PerturbedOptimizer(weighted)(y),
+        lambda y: FenchelYoungLoss(weighted)(y, y),
+        lambda y: FenchelYoungLoss(weighted).hessian(y, y),
+        lambda y: Imle(weighted)(y),
+        lambda y: blackbox(weighted)(y),
+        lambda y: negative_identity(weighted)(y),
+        lambda y: SpoPlusLoss(weighted, sense="max")(y, y),
+    ],
+)
+def test_parameters_inside_a_black_box_are_refused(call):
+    """They would silently get no gradient."""
+    y = torch.rand(2, 3)
+    with pytest.raises(ValueError, match=r"only y gets a gradient, but .* returned a tensor that requires one"):
+        call(y)
+
+
+def test_parameters_are_no_matter_where_no_gradient_is_asked_for():
+    y = torch.rand(2, 3)
+    with torch.no_grad():
+        smooth(weighted)(y)
+    smooth(lambda x: weighted(x).detach())(y)
+    smooth(torch.no_grad()(weighted))(y)

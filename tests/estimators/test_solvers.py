@@ -70,8 +70,6 @@ def test_the_kernel_is_its_reference(dtype):
     torch.library.opcheck(torch.ops.softly.grid_path, (grids["any"].to(dtype), False))
 
 
-@pytest.mark.native
-@pytest.mark.skipif(not native.available(), reason="the reference takes as many rounds as there are cells")
 def test_large_grids():
     """Those that have more cells than the short form of the kernel's queue can number."""
     costs = torch.rand(260, 260, generator=generator())
@@ -80,6 +78,20 @@ def test_large_grids():
     torch.testing.assert_close((costs * single).sum(), (costs * double.float()).sum())
     small = solvers.shortest_path(costs[:200, :200].contiguous())
     assert connected(small)
+
+
+def test_large_grids_without_kernels():
+    """The rounds of the reference are those that paths ask for: few on a grid of 40,000 cells, many on a long way."""
+    costs = torch.rand(200, 200, generator=generator())
+    snake = torch.ones(21, 21)
+    for number, row in enumerate(range(1, 21, 2)):
+        snake[row] = torch.inf
+        snake[row, -1 if number % 2 == 0 else 0] = 1.0
+    for grid in (costs, snake):
+        path = _reference(grid.unsqueeze(0), False).squeeze(0)
+        assert connected(path)
+        total = torch.where(path == 1, grid.double(), 0.0).sum()
+        np.testing.assert_allclose(total.item(), dijkstra(grid.double()), rtol=1e-6)
 
 
 def test_negative_costs():

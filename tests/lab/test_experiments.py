@@ -1,10 +1,13 @@
 """Every experiment runs offline in its quick preset, learns something, and goes on after an interruption."""
 
 import dataclasses
+import functools
 import os
 
 import pytest
+import torch
 
+import softly
 from softly_lab import experiments, runner
 
 # What quick runs reach at least, far above chance.
@@ -67,6 +70,63 @@ def test_every_sorter_trains(sorter):
     config = experiment.configure("quick", sorter=sorter, steps=40, report=20, test_lists=100)
     result = runner.run(experiment, config)
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"] * 1.05
+
+
+RANKING = experiments.importlib.import_module("softly_lab.experiments.sorting")
+
+
+@pytest.mark.parametrize("method", RANKING.METHODS)
+@pytest.mark.parametrize("n", [5, 10])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sorter": "neuralsort"},
+        {"sorter": "softsort"},
+        {"sorter": "odd_even", "distribution": "logistic"},
+        {"sorter": "odd_even", "distribution": "cauchy"},
+    ],
+    ids=["neuralsort", "softsort", "logistic", "cauchy"],
+)
+def test_every_step_on_a_ranking_loss_trains(method, n, options):
+    experiment = experiments.get("sorting")
+    small = {"n": n, "batch_size": 8, "steps": 3, "report": 3, "test_lists": 100, "validation": True}
+    config = experiment.configure("quick", method=method, **options, **small)
+    result = runner.run(experiment, config)
+    assert 0 <= result.final["EM"] <= result.final["EW"] <= 100
+    assert 0 < result.final["loss"] < float("inf")
+    assert result.data.endswith("(stand-in for MNIST), validation")
+
+
+@pytest.mark.parametrize("curvature", ["hessian", "fisher"])
+def test_the_control_has_the_plain_direction_and_the_length_of_the_newton_step(curvature):
+    torch.manual_seed(0)
+    scores = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    ranks = torch.rand(6, 5).argsort(-1) + 1
+    configure = functools.partial(experiments.get("sorting").configure, "quick", sorter="softsort", tikhonov=0.2)
+    step, control, plain = (
+        torch.autograd.grad(RANKING.Sorting(configure(method=method)).criterion(scores, ranks), scores)[0]
+        for method in (curvature, f"{curvature}_control", "regular")
+    )
+    torch.testing.assert_close(control.norm(), step.norm())
+    torch.testing.assert_close(control, plain * (step.norm() / plain.norm()))
+    assert torch.cosine_similarity(control.flatten(), step.flatten(), 0) < 0.999
+    weaker = RANKING.Sorting(configure(method=curvature, tikhonov=2.0))
+    assert torch.autograd.grad(weaker.criterion(scores, ranks), scores)[0].norm() < step.norm()
+
+
+def test_resgro_sees_kendalls_tau():
+    scores, ranks = torch.randn(3, 4, 7), torch.rand(4, 7).argsort(-1) + 1
+    found = RANKING.discordance(scores, ranks)
+    assert found.shape == (3, 4)
+    expected = softly.sorting.metrics.kendall_tau(scores, ranks.expand(3, 4, 7))
+    torch.testing.assert_close(-found.mean(), expected)
+
+
+def test_options_are_chosen_on_images_that_are_neither_learned_from_nor_tested_on():
+    configure = experiments.get("sorting").configure
+    usual, chosen = (RANKING.Sorting(configure("quick", validation=value)) for value in (False, True))
+    assert (len(chosen.train.labels), len(chosen.held.labels)) == (800, 200)
+    assert torch.equal(torch.cat([chosen.train.digits, chosen.held.digits]), usual.train.digits)
 
 
 @pytest.mark.parametrize(

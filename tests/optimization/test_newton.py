@@ -209,13 +209,27 @@ def test_fisher_of_more_numbers_than_examples(tikhonov):
     torch.testing.assert_close(step, expected)
 
 
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("m", [3, 200])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_loss_that_couples_the_batch_is_refused(curvature, m, dtype):
+    y = points(6, m).to(dtype)
+    for coupled in (
+        lambda x: (x - x.mean(0)).square().sum() + x.pow(4).sum(),
+        lambda x: (x - x.mean(0)).square().sum(-1) + x.pow(4).sum(-1),
+        lambda x: x.square().sum(-1) + x.flip(0)[:, 0],
+        lambda x: x.square().sum() + x[2, 0] * x[3, 1],  # two of them
+        lambda x: x.square().sum(-1) + torch.eye(6)[0] * x[1, 0],  # one of them, by another that knows nothing of it
+    ):
+        newton = softly.NewtonLoss(coupled, curvature=curvature)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=rf"couples the examples of the batch.*reshape\(1, {6 * m}\)"):
+                newton(y)
+
+
 def test_a_loss_that_couples_the_batch():
     coupled = lambda y: (y - y.mean(0)).square().sum() + y.pow(4).sum()  # noqa: E731
     y = points()
-    with pytest.raises(ValueError, match=r"couples the examples of the batch.*reshape\(1, 18\)"):
-        softly.NewtonLoss(coupled)(y)
-    with pytest.raises(ValueError, match="couples the examples"):
-        softly.NewtonLoss(lambda x: (x - x.mean(0)).square().sum(-1) + x.pow(4).sum(-1))(y)
     whole = softly.NewtonLoss(lambda x: coupled(x.reshape(6, 3)), curvature="elementwise", tikhonov=0.0)
     flat = y.reshape(1, 18)
     hessian = torch.func.hessian(lambda x: coupled(x.reshape(6, 3)))(flat.squeeze(0))
@@ -319,6 +333,42 @@ def test_arguments_are_checked():
         softly.NewtonLoss("squared_error")(y, y[:, :1])
     with pytest.raises(ValueError, match="only y gets a gradient"):
         softly.NewtonLoss("squared_error")(y, y.clone().requires_grad_())
+
+
+def test_sums_without_second_derivatives_are_taken_as_they_are():
+    """Whether they couple examples can't be told."""
+    solve = softly.estimators.blackbox(solvers.argmax, strength=1.0, sense="max")
+    newton = softly.NewtonLoss(lambda y: (solve(y) * torch.tensor([1.0, 2.0, 3.0])).sum(), curvature="fisher")
+    assert gradient_of(newton, points().float()).isfinite().all()
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_parameters_inside_the_loss_are_refused(curvature):
+    """They would silently get no gradient, whether captured themselves or by way of what is made of them."""
+    y, layer = points(), torch.nn.Linear(3, 3).double()
+    made = layer(torch.ones(1, 3).double())
+    captured = [lambda x: bowl(layer(x)), lambda x: bowl(x + made), lambda x: bowl(layer(x)).sum()]
+    for loss in captured:
+        newton = softly.NewtonLoss(loss, curvature=curvature)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"NewtonLoss: only y gets a gradient.*captured.*split\(stage, step"):
+                newton(y.clone().requires_grad_())
+        with torch.no_grad():
+            assert newton(y).isfinite()
+        whole = softly.optimization.split(lambda x, loss=loss: loss(x).sum(), step=newton.target)
+        found = torch.autograd.grad(whole(y), list(layer.parameters()), retain_graph=True)
+        expected = torch.autograd.grad(loss(y).sum(), list(layer.parameters()), retain_graph=True)
+        torch.testing.assert_close(found, expected)
+    layer.requires_grad_(False)
+    assert gradient_of(softly.NewtonLoss(captured[0], curvature=curvature), y).abs().sum() > 0
+
+
+@pytest.mark.parametrize("curvature", ["hessian", "fisher"])
+def test_parameters_inside_a_black_box_are_refused(curvature):
+    weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    newton = softly.NewtonLoss(smooth(lambda x: (weight * x).sum(-1)), curvature=curvature)
+    with pytest.raises(ValueError, match="smooth: only y gets a gradient"):
+        newton(points())
 
 
 @pytest.mark.native

@@ -190,3 +190,18 @@ def test_options_are_checked(options, message):
 def test_a_vector_is_no_loss():
     with pytest.raises(ValueError, match="must return a number for each example"):
         softly.Resgro(torch.abs)(torch.zeros(2, 3))
+
+
+def test_parameters_inside_the_loss_are_refused():
+    layer = torch.nn.Linear(2, 1)
+    loss = lambda y: layer(y).squeeze(-1)  # noqa: E731
+    resgro = softly.Resgro(loss, num_samples=6)
+    y = torch.zeros(3, 2, requires_grad=True)
+    with pytest.raises(ValueError, match=r"softly\.Resgro: only y gets a gradient.*captured: detach"):
+        resgro(y)
+    with torch.no_grad():
+        resgro(y)
+    assert softly.Resgro(lambda y: loss(y).detach(), num_samples=6)(y).requires_grad
+    # By a split they get theirs.
+    whole = softly.optimization.split(lambda z: loss(z).sum(), step=resgro.target)(y)
+    torch.testing.assert_close(torch.autograd.grad(whole, layer.bias)[0], torch.tensor([3.0]))

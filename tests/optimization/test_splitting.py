@@ -196,6 +196,10 @@ def test_arguments_are_checked():
         split(torch.sum, step=0)
     with pytest.raises(ValueError, match="must return a scalar"):
         split(torch.square)(z)
+    with pytest.raises(
+        ValueError, match=r"must return a scalar, got shape \(3,\)"
+    ):  # a sum would count the step thrice
+        split(torch.square, step=lambda x: x)(z)
     with pytest.raises(ValueError, match="does not depend on z by differentiable"):
         split(lambda x: x.detach().sum())(z)
     other = torch.ones(3, requires_grad=True)

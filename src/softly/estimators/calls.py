@@ -52,6 +52,18 @@ def constant(tensors: Sequence[Any], function: str) -> None:
         raise ValueError(f"{function}: only y gets a gradient; detach the other arguments, of which one requires one.")
 
 
+def untrained(answer: Any, name: str, function: str) -> None:
+    """Refuse an answer of the black box ``name`` that would hand a gradient on, which stops at ``function``."""
+    if isinstance(answer, (list, tuple)):
+        for part in answer:
+            untrained(part, name, function)
+    elif isinstance(answer, Tensor) and native.graphed(answer):
+        raise ValueError(
+            f"{function}: only y gets a gradient, but {name} returned a tensor that requires one, for parameters that "
+            "it has captured: detach them or what it returns, and train them by a loss of their own."
+        )
+
+
 def name_of(fn: Callable[..., Any]) -> str:
     """What to call a black box in errors."""
     if isinstance(fn, functools.partial):
@@ -73,6 +85,8 @@ def evaluate(
 ) -> Tensor:
     """The black box ``fn`` at all samples.
 
+    It is called in the mode of its caller, so that parameters that would lose their gradients are seen.
+
     Args:
         x: (S, B, ...) The samples.
         arguments: What ``fn`` takes after them.
@@ -88,9 +102,10 @@ def evaluate(
 
     def ask(inputs: Tensor, leading: torch.Size, where: str) -> Tensor:
         try:
-            answer = fn(inputs.clone(), *arguments)  # which may work in place
+            answer = fn(inputs.detach().clone(), *arguments)  # which may work in place
         except Exception as error:
             raise RuntimeError(f"{function}: {name} failed{where}: {type(error).__name__}: {error}") from error
+        untrained(answer, name, function)
         try:
             answer = torch.as_tensor(answer)
         except Exception as error:
@@ -105,13 +120,12 @@ def evaluate(
             raise TypeError(f"{function}: {name} must return real numbers, got {answer.dtype}{where}.")
         return answer.detach().to(x, copy=True)  # a black box may use its memory again
 
-    with torch.no_grad():
-        if vectorized:
-            result = ask(x, x.shape[:2], "")
-        elif samples == 0:
-            raise ValueError(f"{function}: there must be at least one sample.")
-        else:
-            result = torch.stack([ask(x[s], x.shape[1:2], f" on sample {s}") for s in range(samples)])
+    if vectorized:
+        result = ask(x, x.shape[:2], "")
+    elif samples == 0:
+        raise ValueError(f"{function}: there must be at least one sample.")
+    else:
+        result = torch.stack([ask(x[s], x.shape[1:2], f" on sample {s}") for s in range(samples)])
     bad = result.isnan() if infinite else ~result.isfinite()
     if bad.any():
         sample, example = rows(bad, 2).any(2).nonzero()[0].tolist()

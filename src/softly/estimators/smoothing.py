@@ -89,6 +89,7 @@ def smooth(
     Args:
         fn: ``(samples, *args)``, of all samples (S, B, ...) at once, returns a number (S, B) or an array (S, B, ...)
             for each. It need not be differentiable, nor use torch. `each` adapts one that takes a single example.
+            Parameters inside it get no gradient: they are refused, unless it detaches them.
         distribution: Of the noise. Gradients are unbiased with "gaussian", "logistic", "hyperbolic_secant", "cauchy",
             "gumbel_max", "gumbel_min", "levy", "laplace", "reciprocal" and "optimal", and second derivatives with the
             first seven; others are refused.

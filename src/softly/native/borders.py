@@ -87,3 +87,12 @@ def data(x: Tensor) -> Tensor | None:
     while is_wrapped(x):
         x = _functorch.get_unwrapped(x)
     return None if observed(x) or is_legacy(x) else x.detach()
+
+
+def graphed(x: Tensor) -> bool:
+    """Whether ``x`` has a gradient to hand on, at any level of function transforms."""
+    while is_wrapped(x):
+        if x.requires_grad:
+            return True
+        x = _functorch.get_unwrapped(x)
+    return x.requires_grad

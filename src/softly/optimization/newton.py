@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -14,7 +15,7 @@ from softly import native
 from softly._compiling import outside
 from softly.estimators import Derivatives, calls
 from softly.optimization.closed_forms import CLOSED_FORMS, one_hot
-from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to, untransformed
+from softly.optimization.splitting import OUTSIDE, Reduction, checked_reduction, pulled_to, trained, untransformed
 
 __all__ = ["NewtonLoss", "NewtonStep"]
 
@@ -57,9 +58,9 @@ class NewtonLoss(torch.nn.Module):
         loss: ``(y, *args)``, of ``y`` (B, ...), returns the loss of each example (B,), the recommended form, or a
             scalar that is their **sum**: a mean can't be told from a sum, and would make steps with the Fisher B
             times too long and λ B times as strong beside a Hessian. (A loss with an attribute ``reduction`` of "mean"
-            is refused.) Examples must not depend on each other: a loss that couples a batch
-            of N examples of m numbers is a loss of one example, ``y.reshape(1, N * m)``; the Hessians of the first
-            call are checked for that. `smooth` and `FenchelYoungLoss` give stochastic Hessians. A name stands for a
+            is refused.) Examples must not depend on each other: a loss that couples a batch of N examples of m numbers
+            is a loss of one example, ``y.reshape(1, N * m)``. The first call checks that, of a scalar by its second
+            derivatives, if it has any. `smooth` and `FenchelYoungLoss` give stochastic Hessians. A name stands for a
             closed form, of ``(y, target)``: "squared_error", "softmax_cross_entropy", "binary_cross_entropy" (``y``
             probabilities) or "sigmoid_binary_cross_entropy", sums over the entries of an example.
         curvature: "hessian", the mean of the Hessians over the batch; "fisher", the mean of the outer products of the
@@ -69,8 +70,9 @@ class NewtonLoss(torch.nn.Module):
             them.
         reduction: "sum", or "mean", which divides value and gradient by B and changes nothing else.
 
-    Parameters inside the loss get no gradient; with ``split(loss, step=newton.target)`` they do. Curvatures are
-    averaged and systems solved in float64; Hessians are exact through softly's kernels.
+    Parameters inside the loss would get no gradient, and are refused; with ``split(stage, step=newton.target)`` they
+    get theirs, the stage being the sum of the loss. Curvatures are averaged and systems solved in float64; Hessians are
+    exact through softly's kernels.
 
     Example:
         >>> newton = softly.NewtonLoss(lambda y: (y - 3.0).square().sum(-1), tikhonov=0.0)
@@ -125,30 +127,34 @@ class NewtonLoss(torch.nn.Module):
             y: (B, ...) What the loss takes.
             args: What it takes besides; they get no gradient.
         """
-        return pulled_to(y, self.target(y, *args), self.reduction)
+        calls.constant(args, self._name)
+        return pulled_to(y, self._target(y, args, alone=torch.is_grad_enabled()), self.reduction)
 
     @outside(OUTSIDE)
     def target(self, y: Tensor, *args: Any) -> Tensor:
-        """z*, the end of the step, as `split` takes it for its ``step``.
+        """z*, the end of the step, as `split` takes it for its ``step``: a constant.
 
         Args:
             y: (B, ...) What the loss takes.
             args: What it takes besides.
         """
-        calls.constant(args, self._name)
+        return self._target(y, args, alone=False)
+
+    def _target(self, y: Tensor, args: tuple[Any, ...], alone: bool) -> Tensor:
+        """z*; ``alone`` refuses a loss in which anything but ``y`` is trained."""
         read = calls.readable(y, self._name)
         untransformed(y, self._name)
         if not len(read):
             self.last = NewtonStep(read.new_zeros(()), read.new_zeros((), dtype=torch.float64), 0)
             return read.clone()
         if self.curvature == "fisher":
-            value, gradient = self._first(read, args)
+            value, gradient = self._first(read, args, alone)
             ends = self._fast_fisher_ends(read, gradient, value)
             if ends is not None:
                 return ends
             step, tikhonov, changed = self._fisher_step(self._numbers(gradient, 1))
         else:
-            value, gradient, hessian = self._second(read, args)
+            value, gradient, hessian = self._second(read, args, alone)
             matrices = self._numbers(hessian, 2)
             matrices = 0.5 * (matrices + matrices.swapaxes(-1, -2))
             if self.curvature == "hessian":
@@ -168,16 +174,20 @@ class NewtonLoss(torch.nn.Module):
 
     # Derivatives ---------------------------------------------------------------------------------------------------
 
-    def _first(self, y: Tensor, args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    def _first(self, y: Tensor, args: tuple[Any, ...], alone: bool) -> tuple[Tensor, Tensor]:
         """The loss and its gradient."""
         if isinstance(self.loss, str):
             return self._closed(y, args)[:2]
         with torch.enable_grad():
             leaf = y.detach().requires_grad_()
-            value = self._evaluated(leaf, args)
-            return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+            value = self._evaluated(leaf, args, alone)
+            unknown = not self._independent and len(y) > 1
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, retain_graph=unknown)
+            if unknown:
+                self._check_independence(value, leaf)
+        return value.detach(), gradient
 
-    def _second(self, y: Tensor, args: tuple[Any, ...]) -> Derivatives:
+    def _second(self, y: Tensor, args: tuple[Any, ...], alone: bool) -> Derivatives:
         """The loss, its gradient, and the Hessian of each example."""
         if isinstance(self.loss, str):
             return self._closed(y, args)
@@ -185,14 +195,14 @@ class NewtonLoss(torch.nn.Module):
             return self.loss.derivatives(y, *args)
         with torch.enable_grad():
             leaf = y.detach().requires_grad_()
-            value = self._evaluated(leaf, args)
+            value = self._evaluated(leaf, args, alone)
             (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+            if not self._independent and len(y) > 1:
+                self._check_independence(value, leaf)
             flat = calls.rows(gradient, 1)
             if not gradient.requires_grad:  # a linear loss
                 return Derivatives(value.detach(), gradient, flat.new_zeros(*flat.shape, flat.shape[1]))
             hessian = torch.stack([calls.rows(self._again(flat[:, i].sum(), leaf), 1) for i in range(flat.shape[1])], 1)
-            if not self._independent and len(y) > 1:
-                self._check_independence(flat, leaf, hessian)
         return Derivatives(value.detach(), gradient.detach(), hessian)
 
     def _closed(self, y: Tensor, args: tuple[Any, ...]) -> Derivatives:
@@ -204,7 +214,7 @@ class NewtonLoss(torch.nn.Module):
             )
         return CLOSED_FORMS[self.loss](y, one_hot(y, args[0], self.loss, self._name))
 
-    def _evaluated(self, leaf: Tensor, args: tuple[Any, ...]) -> Tensor:
+    def _evaluated(self, leaf: Tensor, args: tuple[Any, ...], alone: bool) -> Tensor:
         assert not isinstance(self.loss, str)
         value = self.loss(leaf, *args)
         if not isinstance(value, Tensor) or value.shape not in ((), leaf.shape[:1]):
@@ -218,25 +228,44 @@ class NewtonLoss(torch.nn.Module):
                 f"{self._name}: the loss does not depend on y by differentiable operations; softly.estimators.smooth "
                 "makes one of it that does."
             )
+        if alone and trained(value, leaf):
+            raise ValueError(
+                f"{self._name}: only y gets a gradient, but the loss has captured parameters that require one: detach "
+                "them, or give them theirs by softly.optimization.split(stage, step=newton.target), with this loss for "
+                "newton and its sum for stage."
+            )
         return value
 
     @staticmethod
-    def _again(value: Tensor, leaf: Tensor) -> Tensor:
-        return torch.autograd.grad(value, leaf, retain_graph=True, materialize_grads=True)[0]
+    def _again(value: Tensor, leaf: Tensor, weight: Tensor | None = None) -> Tensor:
+        return torch.autograd.grad(value, leaf, weight, retain_graph=True, materialize_grads=True)[0]
 
-    def _check_independence(self, gradient: Tensor, leaf: Tensor, hessian: Tensor) -> None:
-        """Refuse a loss that couples examples: its Hessian has entries between them."""
+    def _check_independence(self, value: Tensor, leaf: Tensor) -> None:
+        """Refuse a loss that couples examples.
+
+        Of a loss for each example no other may have a derivative, and of a sum its gradient for each example.
+        """
+        self._independent, each = True, value
+        if not value.ndim:
+            each = calls.rows(torch.autograd.grad(value, leaf, create_graph=True)[0], 1)
+            try:
+                self._again(each, leaf, torch.zeros_like(each))
+            except RuntimeError:  # it has no second derivatives: nobody can tell
+                return
         # Numbers that differ, so that what examples do to each other does not cancel.
-        probe = torch.cos(2.0 * torch.arange(gradient.numel()).to(gradient)).reshape(gradient.shape)
-        together = calls.rows(self._again((gradient * probe).sum(), leaf), 1)
-        alone = torch.einsum("bij,bi->bj", hessian, probe)
-        tolerance = 1e5 * torch.finfo(leaf.dtype).eps * hessian.abs().amax() * hessian.shape[-1]
-        if ((together - alone).abs() > tolerance).any():
-            raise ValueError(
-                f"{self._name}: the loss couples the examples of the batch: give them as one example, "
-                f"y.reshape(1, {leaf.numel()})."
-            )
-        self._independent = True
+        probe = torch.cos(2.0 * torch.arange(each.numel(), device=each.device)).to(each).reshape(each.shape)
+        places = torch.arange(len(leaf), device=leaf.device)
+        for digit, side in itertools.product(range((len(leaf) - 1).bit_length()), (0, 1)):  # any two differ in a digit
+            chosen = (places >> digit) % 2 == side
+            weight = probe * chosen.reshape(-1, *[1] * (each.ndim - 1))
+            found = calls.rows(self._again(each, leaf, weight), 1).abs()
+            # What has no part in it has a derivative of 0, but for what may have been rounded.
+            if (found[~chosen] > torch.finfo(leaf.dtype).eps * found.amax()).any():
+                self._independent = False
+                raise ValueError(
+                    f"{self._name}: the loss couples the examples of the batch: give them as one example, "
+                    f"y.reshape(1, {leaf.numel()})."
+                )
 
     # Steps: of matrices so small that numpy is faster --------------------------------------------------------------
 

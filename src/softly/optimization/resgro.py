@@ -30,6 +30,7 @@ class Resgro(torch.nn.Module):
     Args:
         loss: ``(samples, *args)``, of all samples (S, B, ...) at once, returns a number (S, B) for each. It need not be
             differentiable, nor use torch; infinite losses are never the best. A `Smoothed` stands for its function.
+            Parameters inside it get no gradient: they are refused, unless it detaches them.
         num_samples: M, how often ``loss`` is evaluated for each example, exactly.
         subset_size: K, from 2 to M, the size of the subsets, which are drawn without replacement; None is M.
         num_sets: How many random subsets an example has; None is the mean over all subsets, in closed form: the
@@ -90,18 +91,22 @@ class Resgro(torch.nn.Module):
             args: What it takes besides; they get no gradient.
             samples: Of `Smoothed.samples`, in the place of new ones.
         """
-        return pulled_to(y, self.target(y, *args, samples=samples), self.reduction)
+        calls.constant(args, self._name)
+        return pulled_to(y, self._target(y, args, samples), self.reduction)
 
     @outside(OUTSIDE)
     def target(self, y: Tensor, *args: Any, samples: Samples | None = None) -> Tensor:
-        """z*, as `split` takes it for its ``step``.
+        """z*, as `split` takes it for its ``step``: a constant.
 
         Args:
             y: (B, ...) What the loss takes.
             args: What it takes besides.
             samples: Of `Smoothed.samples`, in the place of new ones.
         """
-        calls.constant(args, self._name)
+        with torch.no_grad():
+            return self._target(y, args, samples)
+
+    def _target(self, y: Tensor, args: tuple[Any, ...], samples: Samples | None) -> Tensor:
         read = calls.readable(y, self._name)
         if samples is None:
             points = self.noise.points(read, self.noise.draw(read))

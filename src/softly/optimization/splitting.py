@@ -76,12 +76,15 @@ def split(stage: Callable[..., Tensor], *, step: Step = 1.0) -> Callable[..., Te
         with torch.enable_grad():
             leaf = read.detach().clone().requires_grad_()
             value = stage(leaf, *args)
+        if not isinstance(value, Tensor) or value.ndim:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"{name}: the stage must return a scalar, got {got}.")
         target = _end(value, leaf, args, stage, step, name)
         if target.shape != read.shape:
             raise ValueError(f"{name}: step must return shape {tuple(read.shape)}, got {tuple(target.shape)}.")
         pulled = pulled_to(z, target.to(read), "sum")
         # The value of the stage has the gradients of its parameters; to z it is a constant.
-        return pulled + (value - value.detach()) if torch.is_grad_enabled() and _trained(value, leaf) else pulled
+        return pulled + (value - value.detach()) if torch.is_grad_enabled() and trained(value, leaf) else pulled
 
     return loss
 
@@ -95,7 +98,7 @@ def _read(z: Tensor, function: str) -> Tensor:
     return read
 
 
-def _trained(value: Tensor, leaf: Tensor) -> bool:
+def trained(value: Tensor, leaf: Tensor) -> bool:
     """Whether anything but the leaf gets a gradient from the value."""
     found, seen = [value.grad_fn], set()
     while found:
@@ -132,8 +135,6 @@ def _end(
                 "it is, or in a functools.partial."
             )
         return end.detach()
-    if value.ndim:
-        raise ValueError(f"{function}: the stage must return a scalar, got shape {tuple(value.shape)}.")
     if not value.requires_grad:
         raise ValueError(
             f"{function}: the stage does not depend on z by differentiable operations: give a step that needs no "

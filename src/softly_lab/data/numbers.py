@@ -22,6 +22,10 @@ class Numbers(Protocol):
         """(count, length, *shape) Images and (count, length) the numbers on them, drawn at random."""
         ...
 
+    def divided(self, share: float) -> tuple["Numbers", "Numbers"]:
+        """The first images, so large a share of all, and the others."""
+        ...
+
 
 @dataclass(frozen=True)
 class Composed:
@@ -43,6 +47,10 @@ class Composed:
         chosen = torch.randint(len(self.labels), (count, length, 4), generator=generator)
         drawn = self.digits[chosen].transpose(2, 3).reshape(count, length, *self.shape)
         return drawn, self.labels[chosen] @ torch.tensor([1000, 100, 10, 1])
+
+    def divided(self, share: float) -> tuple["Composed", "Composed"]:
+        k = round(share * len(self.labels))
+        return Composed(self.digits[:k], self.labels[:k]), Composed(self.digits[k:], self.labels[k:])
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,10 @@ class Cropped:
             for number, (y, x) in zip(chosen.flatten().tolist(), corner, strict=True)
         ]
         return torch.stack(windows).reshape(count, length, *self.shape) / 255, self.labels[chosen]
+
+    def divided(self, share: float) -> tuple["Cropped", "Cropped"]:
+        k = round(share * len(self.labels))
+        return Cropped(self.pixels[:k], self.labels[:k]), Cropped(self.pixels[k:], self.labels[k:])
 
 
 def mnist(*, half: bool) -> tuple[Composed, Composed]:

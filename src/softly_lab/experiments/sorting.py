@@ -1,6 +1,8 @@
-"""Sorting numbers on images, learned from their order alone (chapter 3, and bubble sort of chapter 2)."""
+"""Sorting numbers on images, learned from their order alone (chapters 3 and 7, and bubble sort of chapter 2)."""
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from softly_lab.training import Training
 
 NETWORKS = ("odd_even", "bitonic", "pairwise")
 SORTERS = (*NETWORKS, "neuralsort", "softsort", "sinkhornsort", "fastsort", "bubble_sort")
+METHODS = ("regular", "hessian", "fisher", "hessian_control", "fisher_control", "resgro")
 DISTRIBUTIONS = ("logistic", "reciprocal", "cauchy", "optimal", "gaussian", "laplace", "hyperbolic_secant")
 
 # Inverse temperatures of the chapter by distribution, for odd-even networks of so many inputs and bitonic ones.
@@ -37,7 +40,10 @@ class Config:
     """One network, trained by one method.
 
     What the chapter does not state: the steepness of sorters that are no networks is "auto", as many as a list's
-    spread asks for, and that of distributions that it did not try is the logistic one's.
+    spread asks for, and that of distributions that it did not try is the logistic one's. Nor does chapter 7 state
+    Tikhonov's λ, or RESGRO's samples, sets and scale.
+
+    A control is the plain gradient, made as long as the Newton step of the batch: what it reaches is not by curvature.
     """
 
     data: str = option("auto", "What is sorted; auto is mnist, or digits where it is not there.",
@@ -49,6 +55,14 @@ class Config:
     beta: float | None = option(
         None, "Inverse temperature as the chapter counts it; by n and distribution if not given."
     )
+    method: str = option("regular", "The sorter's loss, a Newton loss of it, its control, or RESGRO on Kendall's τ.",
+                         choices=METHODS)  # fmt: skip
+    tikhonov: float | None = option(None, "Of Newton losses; by itself if not given.", least=0.0)
+    num_samples: int = option(100, "Of RESGRO.", least=2)
+    subset_size: int = option(10, "Of RESGRO's subsets.", least=2)
+    num_sets: int | None = option(None, "Of RESGRO; none is all subsets.", least=1)
+    scale: float = option(0.1, "Of RESGRO's noise.", least=0.0)
+    validation: bool = option(False, "Test on a fifth of the images to learn from, to choose options by.")
     batch_size: int = option(100, "Lists a step.", least=1)
     learning_rate: float = option(10**-3.5, "Of Adam.", least=0.0)
     channels: tuple[int, ...] = option((32, 64), "Of the convolutions.", least=1)
@@ -91,6 +105,23 @@ def make_sorter(config: Config) -> Sorter:
     return kinds[config.sorter](steepness=value)
 
 
+def discordance(scores: Tensor, ranks: Tensor) -> Tensor:
+    """The negative Kendall's τ of each list, of scores (..., n): hard, without a gradient."""
+    before = torch.sign(scores.unsqueeze(-1) - scores.unsqueeze(-2))
+    wanted = torch.sign(ranks.unsqueeze(-1) - ranks.unsqueeze(-2))
+    n = scores.shape[-1]
+    return -(before * wanted).sum((-2, -1)) / (n * (n - 1))
+
+
+def rescaled(loss: Callable[..., Tensor], newton: softly.NewtonLoss, scores: Tensor, ranks: Tensor) -> Tensor:
+    """A loss whose gradient is that of ``loss`` (B,), as long as the step of its Newton loss: without curvature."""
+    leaf = scores.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf, ranks).sum(), leaf)
+    length = (leaf.detach() - newton.target(leaf.detach(), ranks)).norm()
+    gradient = gradient * (length / gradient.norm().clamp(min=torch.finfo(gradient.dtype).tiny))
+    return 0.5 * (scores - (leaf.detach() - gradient)).square().sum() / len(scores)
+
+
 class Sorting(Training):
     """Scores of images, trained by what a differentiable sorter makes of them."""
 
@@ -105,30 +136,49 @@ class Sorting(Training):
             parts = numbers.mnist(half=config.half)
         else:
             parts = numbers.digits() if kind == "digits" else numbers.svhn()
-        self.train: numbers.Numbers = parts[0]
-        self.held: numbers.Numbers = parts[1]
+        self.train: numbers.Numbers
+        self.held: numbers.Numbers
+        self.train, self.held = parts[0].divided(0.8) if config.validation else parts
         self.data = {
             "mnist": "MNIST, four digits" + (", 14×56 pixels" if config.half else ""),
             "svhn": "SVHN, a part of it",
             "digits": "scikit-learn's digits, four of them (stand-in for MNIST)",
-        }[kind]
+        }[kind] + (", validation" if config.validation else "")
         channels = config.channels if kind != "svhn" else (*config.channels, *(4 * c for c in config.channels))
         self.model = convolutional(self.train.shape, 1, channels)
         self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
         self.sorter = None if config.sorter == "bubble_sort" else make_sorter(config)
         self.bubble_sort = softly.algorithms.library.bubble_sort.using(steepness=float(config.beta or 8.0)).tape()
 
-    def loss(self, number: int) -> Tensor:
-        drawn, shown = self.train.lists(self.config.batch_size, self.config.n)
-        scores = self._scores(drawn)
-        ranks = shown.argsort(-1).argsort(-1) + 1
+        self.criterion = self._criterion()
+
+    def _each(self, scores: Tensor, ranks: Tensor) -> Tensor:
+        """The sorter's loss of each list."""
         if self.sorter is None:
             # The numbers in their true order: nothing is to be swapped.
-            _, swaps = self.bubble_sort(scores.gather(-1, shown.argsort(-1)))
-            return swaps.mean()
+            return self.bubble_sort(scores.gather(-1, ranks.argsort(-1)))[1]
         if self.config.sorter == "fastsort":
-            return torch.nn.functional.mse_loss(self.sorter.rank(scores), ranks.to(scores.dtype))
-        return softly.sorting.ranking_loss(self.sorter.log_permutation(scores), ranks, log=True)
+            return (self.sorter.rank(scores) - ranks).square().mean(-1)
+        return softly.sorting.ranking_loss(self.sorter.log_permutation(scores), ranks, reduction="none", log=True)
+
+    def _criterion(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The loss of scores and true ranks, a scalar."""
+        config = self.config
+        if config.method == "regular":
+            return lambda scores, ranks: self._each(scores, ranks).mean()
+        if config.method == "resgro":
+            return softly.Resgro(
+                discordance, num_samples=config.num_samples, subset_size=config.subset_size, num_sets=config.num_sets,
+                scale=config.scale, reduction="mean",
+            )  # fmt: skip
+        curvature: Any = config.method.removesuffix("_control")
+        tikhonov: Any = "auto" if config.tikhonov is None else config.tikhonov
+        newton = softly.NewtonLoss(self._each, curvature=curvature, tikhonov=tikhonov, reduction="mean")
+        return functools.partial(rescaled, self._each, newton) if config.method.endswith("_control") else newton
+
+    def loss(self, number: int) -> Tensor:
+        drawn, shown = self.train.lists(self.config.batch_size, self.config.n)
+        return self.criterion(self._scores(drawn), shown.argsort(-1).argsort(-1) + 1)
 
     def test(self) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -15,6 +15,7 @@ REACHED = {
     "sorting": ("EM", 10.0),
     "topk": ("top-1", 30.0),
     "logic": ("discretized", 60.0),
+    "shape": ("IoU", 0.55),
     "ranking": ("NDCG@10", 0.7),
 }
 

@@ -5,6 +5,8 @@ times 27 ways to put faces together. Some are the same under two names (`CANONIC
 """
 
 import itertools
+import json
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -93,19 +95,25 @@ def kind_of(options: Any) -> Kind:
 
 
 def heat_map(runs: Sequence[Result], metric: str) -> dict[str, Figure]:
-    """What renderers reach, plain on the left and squared on the right, and who is among the best tenth."""
-    values: dict[Kind, list[float]] = {}
+    """What renderers reach, plain on the left and squared on the right, and who is among the best tenth.
+
+    Of runs with one renderer it shows the best by their other options, in the mean over seeds.
+    """
+    alike: dict[tuple[Kind, str], list[float]] = {}
     for run in runs:
-        values.setdefault(kind_of(run.config).canonical(), []).append(run.final[metric])
+        others = {name: value for name, value in run.config.items() if name not in (*Kind._fields, "seed")}
+        key = kind_of(run.config).canonical(), json.dumps([run.preset, run.data, others], sort_keys=True)
+        alike.setdefault(key, []).append(run.final[metric])
+    values: dict[Kind, float] = {}
+    for (kind, _), found in alike.items():
+        values[kind] = max(values.get(kind, -math.inf), statistics.fmean(found))
     if len(values) < 2:
         return {}
     columns = [name for name in DISTRIBUTIONS if name not in CANONICAL]
     rows = [name for name in AGGREGATIONS if name not in CANONICAL]
     grids = np.full((2, len(rows), len(columns)), np.nan)
-    for kind, found in values.items():
-        grids[int(kind.squared), rows.index(kind.aggregation), columns.index(kind.distribution)] = statistics.fmean(
-            found
-        )
+    for kind, value in values.items():
+        grids[int(kind.squared), rows.index(kind.aggregation), columns.index(kind.distribution)] = value
     figure = Figure(figsize=(11, 7), layout="constrained")
     axes = figure.subplots(2, 4, width_ratios=(8, 1, 8, 1), height_ratios=(1, 8), squeeze=False)
     for side, (grid, title) in enumerate(zip(grids, ("distances", "squared distances"), strict=True)):

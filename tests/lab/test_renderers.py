@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from softly.rendering import Camera, Mesh, icosphere
+from softly import Renderer
+from softly.rendering import Camera, Mesh, icosphere, iou_loss
 from softly_lab import executors, experiments, renderers
 from softly_lab.renderers import AGGREGATIONS, CANONICAL, DISTRIBUTIONS, Kind, kinds
 from softly_lab.runner import Result
@@ -46,8 +47,8 @@ def test_all_others_differ():
             assert one.isfinite().all()
 
 
-def run(kind, value):
-    return Result("shape", "quick", "wings", kind._asdict(), ({"step": 1, "IoU": value},), 0.0, None)
+def run(kind, value, **options):
+    return Result("shape", "quick", "wings", {**kind._asdict(), **options}, ({"step": 1, "IoU": value},), 0.0, None)
 
 
 def test_the_heat_map_has_what_was_run_and_its_best():
@@ -60,6 +61,32 @@ def test_the_heat_map_has_what_was_run_and_its_best():
     best = sum(bar.get_height() for bar in figure.axes[0].patches)
     assert best == max(1, round(0.1 * sum(not kind.squared for kind in names)))
     assert renderers.heat_map(found[:1], "IoU") == {}
+
+
+def test_the_heat_map_shows_the_best_rate_in_the_mean_over_seeds():
+    one, two = Kind("uniform", False, "average"), Kind("logistic", False, "average")
+    found = [run(one, value, seed=seed, learning_rate=rate) for value, seed, rate in
+             ((0.9, 0, 0.1), (0.1, 1, 0.1), (0.6, 0, 0.3), (0.8, 1, 0.3))]  # fmt: skip
+    ((_, figure),) = renderers.heat_map([*found, run(two, 0.2, seed=0)], "IoU").items()
+    shown = figure.axes[4].images[0].get_array()
+    assert shown[0, 0] == pytest.approx(0.7)
+    assert shown[~shown.mask].tolist() == pytest.approx([0.7, 0.2])
+
+
+def test_the_pose_that_is_looked_for_shows_the_reference():
+    experiment = experiments.get("pose")
+    task = experiment.start(experiment.configure("quick", errors=(10.0, 20.0, 40.0)))
+    first = task.model.errors().split(8)
+    assert [bool(((low <= e) & (e <= high)).all()) for e, (low, high) in zip(first, task.bands, strict=True)] == [
+        True
+    ] * 2
+    truth = torch.stack([task.distance, *torch.zeros(2, 8), torch.full((8,), 20.0)], -1).repeat(2, 1)
+    task.model.values.data.copy_(truth)
+    image = Renderer(32, straight_through=True).silhouette(task.mesh, task.model())
+    assert iou_loss(image, task.wanted).max() < 0.01
+    assert task.test()["within 3°"] == 100
+    with pytest.raises(ValueError, match="errors must be two numbers or more"):
+        experiment.start(experiment.configure("quick", errors=(30.0,)))
 
 
 def test_values_that_go_together(tmp_path):

@@ -4,7 +4,18 @@ import importlib
 
 from softly_lab.runner import Experiment
 
-NAMES = ("shortest-path", "levenshtein", "sorting", "topk", "logic", "shape", "pose", "classification", "ranking")
+NAMES = (
+    "shortest-path",
+    "silhouette",
+    "levenshtein",
+    "sorting",
+    "topk",
+    "logic",
+    "shape",
+    "pose",
+    "classification",
+    "ranking",
+)
 
 
 def get(name: str) -> Experiment:

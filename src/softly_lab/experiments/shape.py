@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 import softly
 from softly.rendering import Camera, Lights, Mesh, flattening_loss, icosphere, iou_loss, laplacian_loss
 from softly_lab.data import meshes
+from softly_lab.models import displaced
 from softly_lab.renderers import AGGREGATIONS, DISTRIBUTIONS, Kind, heat_map, kind_of, kinds
 from softly_lab.runner import Experiment, Task, option
 
@@ -146,16 +146,6 @@ class Shape(Task):
             axis.set_title(title, fontsize=9)
             axis.axis("off")
         return {f"The best fit, from the elevation of {fit.elevation:g}°: 1 - IoU is {fit.loss:.3f}.": figure}
-
-
-def displaced(base: Tensor, displacement: Tensor, centre: Tensor) -> Tensor:
-    """Vertices (..., V, 3) inside of the cube from -1 to 1, moved in the space of logits, then towards a centre.
-
-    A vertex stays in its octant of the centre, which takes any place: 0 and 0 leave ``base`` as it is.
-    """
-    moved = torch.sigmoid(torch.logit(base.abs()) + displacement) * base.sign()
-    middle = torch.tanh(centre)
-    return moved.clamp(min=0) * (1 - middle) + moved.clamp(max=0) * (1 + middle) + middle
 
 
 # The renderers of the reconstruction task, and twelve more that the chapter singles out.

@@ -17,6 +17,7 @@ REACHED = {
     "logic": ("discretized", 60.0),
     "shape": ("IoU", 0.55),
     "silhouette": ("3D IoU", 0.1),
+    "reconstruction": ("3D IoU", 0.1),
     "pose": ("within 5°", 20.0),
     "ranking": ("NDCG@10", 0.7),
 }

@@ -62,3 +62,23 @@ def test_every_method_trains(method):
     experiment = experiments.get("silhouette")
     result = runner.run(experiment, experiment.configure("quick", method=method, steps=6, report=3, each=5))
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"]
+
+
+def test_the_temperature_falls_once_and_classes_are_mapped():
+    experiment = experiments.get("reconstruction")
+    small = {"steps": 10, "report": 10, "each": 5, "vertices": 42, "image_size": 16}
+    task = experiment.start(experiment.configure("quick", exponent=-2.0, **small))
+    seen = []
+    for number in (0, 5, 6, 9):
+        task.step(number)
+        seen.append((task.renderer.steepness, task.optimizer.param_groups[0]["lr"] / task.config.learning_rate))
+    first, last = (100.0, 1.0), (100.0 / 0.3, 0.3)
+    assert [pytest.approx(pair) for pair in (first, first, last, last)] == seen
+    runs = [
+        runner.Result(
+            "reconstruction", "quick", "", kind._asdict(), ({"step": 1, "3D IoU": 0.1, "a pot": 0.3},), 0.0, None
+        )
+        for kind in experiment.compared["standard"]["distribution,squared,aggregation"]
+    ]
+    ((_, figure),) = experiment.overview(runs).items()
+    assert figure.axes[0].images[0].get_array().shape == (30, 2)

@@ -13,6 +13,7 @@ NAMES = (
     "logic",
     "shape",
     "pose",
+    "reconstruction",
     "classification",
     "ranking",
 )

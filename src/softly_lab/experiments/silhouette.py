@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -47,7 +48,7 @@ class Config:
 class SingleView(Training):
     """A mesh from one silhouette, trained by its silhouettes from there and from another view."""
 
-    def __init__(self, config: Config, render: Callable[[Mesh, Camera], Tensor]) -> None:
+    def __init__(self, config: Any, render: Callable[[Mesh, Camera], Tensor]) -> None:
         super().__init__()
         self.config, self.steps, self.report, self.render = config, config.steps, config.report, render
         found = objects.load(config.image_size, config.views, generated=config.generated, each=config.each)
@@ -62,10 +63,14 @@ class SingleView(Training):
         """The meshes of (n, size, size) images."""
         return self.sphere.at(self.model(images.unsqueeze(1)))
 
+    def falling(self, done: float) -> float:
+        """What the learning rate is multiplied by when a share of the steps is done."""
+        return 0.3 ** ((done >= 0.6) + (done >= 0.8))
+
     def loss(self, number: int) -> Tensor:
         config, done = self.config, number / self.steps
         for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * 0.3 ** ((done >= 0.6) + (done >= 0.8))
+            group["lr"] = config.learning_rate * self.falling(done)
         chosen = torch.randint(len(self.train), (config.batch_size,))
         views = torch.rand(config.batch_size, config.views).argsort(-1)[:, :2]
         seen = self.train.images[chosen.unsqueeze(-1), views]  # (batch, 2, size, size)

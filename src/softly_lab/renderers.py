@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,21 +94,40 @@ def kind_of(options: Any) -> Kind:
     return Kind(*(read(name) for name in Kind._fields))
 
 
-def heat_map(runs: Sequence[Result], metric: str) -> dict[str, Figure]:
+def comparable(runs: Sequence[Result], searched: str = "") -> dict[str, list[Result]]:
+    """Runs that differ by nothing but their renderer, their seed and the option that is searched, by what they are."""
+    groups: dict[str, list[Result]] = {}
+    for run in runs:
+        others = {k: v for k, v in run.config.items() if k not in (*Kind._fields, "seed", searched)}
+        groups.setdefault(json.dumps([run.preset, run.data, others], sort_keys=True), []).append(run)
+    return {
+        f"{group[0].preset}, {group[0].data}" + f", options {number}" * (len(groups) > 1): group
+        for number, group in enumerate(groups.values(), 1)
+    }
+
+
+def heat_map(runs: Sequence[Result], metric: str, searched: str = "") -> dict[str, Figure]:
     """What renderers reach, plain on the left and squared on the right, and who is among the best tenth.
 
-    Of runs with one renderer it shows the best by their other options, in the mean over seeds.
+    Runs that can be compared make one map; it shows the best of the option that is searched, in the mean over seeds.
     """
-    alike: dict[tuple[Kind, str], list[float]] = {}
-    for run in runs:
-        others = {name: value for name, value in run.config.items() if name not in (*Kind._fields, "seed")}
-        key = kind_of(run.config).canonical(), json.dumps([run.preset, run.data, others], sort_keys=True)
-        alike.setdefault(key, []).append(run.final[metric])
-    values: dict[Kind, float] = {}
-    for (kind, _), found in alike.items():
-        values[kind] = max(values.get(kind, -math.inf), statistics.fmean(found))
-    if len(values) < 2:
-        return {}
+    figures = {}
+    for what, group in comparable(runs, searched).items():
+        alike: dict[tuple[Kind, Any], list[float]] = {}
+        for run in group:
+            alike.setdefault((kind_of(run.config).canonical(), run.config.get(searched)), []).append(run.final[metric])
+        values: dict[Kind, float] = {}
+        for (kind, _), found in alike.items():
+            values[kind] = max(values.get(kind, -math.inf), statistics.fmean(found))
+        if len(values) > 1:
+            count = f"{len(values)} of the {len({kind.canonical() for kind in kinds()})} distinct renderers"
+            best = f"; the best {searched.replace('_', ' ')} of each" if searched else ""
+            caption = f"{metric} of {count}, reconstructed ({what}){best}; at the margins, who is in the best tenth."
+            figures[caption] = _drawn(values, metric)
+    return figures
+
+
+def _drawn(values: Mapping[Kind, float], metric: str) -> Figure:
     columns = [name for name in DISTRIBUTIONS if name not in CANONICAL]
     rows = [name for name in AGGREGATIONS if name not in CANONICAL]
     grids = np.full((2, len(rows), len(columns)), np.nan)
@@ -128,8 +147,7 @@ def heat_map(runs: Sequence[Result], metric: str) -> dict[str, Figure]:
         beside.set(ylim=(len(rows) - 0.5, -0.5), yticks=[])
         corner.axis("off")
     figure.colorbar(image, ax=axes, label=metric, shrink=0.6)
-    count = f"{len(values)} of the {len({kind.canonical() for kind in kinds()})} distinct renderers"
-    return {f"{metric} of {count}, reconstructed; at the margins, how often each is among the best tenth.": figure}
+    return figure
 
 
 def _best_tenth(grid: np.ndarray) -> np.ndarray:

@@ -67,10 +67,15 @@ def test_the_heat_map_shows_the_best_rate_in_the_mean_over_seeds():
     one, two = Kind("uniform", False, "average"), Kind("logistic", False, "average")
     found = [run(one, value, seed=seed, learning_rate=rate) for value, seed, rate in
              ((0.9, 0, 0.1), (0.1, 1, 0.1), (0.6, 0, 0.3), (0.8, 1, 0.3))]  # fmt: skip
-    ((_, figure),) = renderers.heat_map([*found, run(two, 0.2, seed=0)], "IoU").items()
+    ((_, figure),) = renderers.heat_map(
+        [*found, run(two, 0.2, seed=0, learning_rate=0.1)], "IoU", "learning_rate"
+    ).items()
     shown = figure.axes[4].images[0].get_array()
     assert shown[0, 0] == pytest.approx(0.7)
     assert shown[~shown.mask].tolist() == pytest.approx([0.7, 0.2])
+    easier = [run(kind, 1.0, seed=0, learning_rate=0.1, views=4) for kind in (one, two)]
+    maps = renderers.heat_map([*found, run(two, 0.2, seed=0, learning_rate=0.1), *easier], "IoU", "learning_rate")
+    assert len(maps) == 2  # what can't be compared is not in one map
 
 
 def test_the_pose_that_is_looked_for_shows_the_reference():

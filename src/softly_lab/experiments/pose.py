@@ -142,5 +142,5 @@ EXPERIMENT = Experiment(
             "learning_rate": (0.1, 0.3),
         },
     },
-    overview=lambda runs: heat_map(runs, "within 3°"),
+    overview=lambda runs: heat_map(runs, "within 3°", "learning_rate"),
 )  # fmt: skip

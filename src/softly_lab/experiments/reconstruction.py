@@ -1,6 +1,6 @@
 """Single-view reconstruction (chapter 5): shapes from single images, with thirty renderers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from softly_lab.experiments import silhouette
 from softly_lab.experiments.shape import RECONSTRUCTED
-from softly_lab.renderers import AGGREGATIONS, DISTRIBUTIONS, kind_of
+from softly_lab.renderers import AGGREGATIONS, DISTRIBUTIONS, comparable, kind_of
 from softly_lab.runner import Experiment, Result, option
 
 
@@ -53,23 +53,29 @@ class Reconstruction(silhouette.SingleView):
 
 
 def class_map(runs: Sequence[Result]) -> dict[str, Figure]:
-    """The 3D IoU of every class, by renderers; of several runs of one, the best in the mean of classes."""
-    best: dict[str, Result] = {}
-    for run in sorted(runs, key=lambda run: run.final["3D IoU"]):
-        kind = kind_of(run.config).canonical()
-        best[f"{kind.aggregation}, {kind.distribution}{', squared' * kind.squared}"] = run
-    classes = list(dict.fromkeys(name for run in best.values() for name in run.final if name not in _OTHERS))
-    if len(best) < 2:
-        return {}
+    """The 3D IoU of every class, by renderers, each at its best temperature in the mean of classes."""
+    figures = {}
+    for what, group in comparable(runs, "exponent").items():
+        best: dict[str, Result] = {}
+        for run in sorted(group, key=lambda run: run.final["3D IoU"]):
+            kind = kind_of(run.config).canonical()
+            best[f"{kind.aggregation}, {kind.distribution}{', squared' * kind.squared}"] = run
+        if len(best) > 1:
+            figures[f"3D IoU of every class, by renderers ({what}), at the best temperature of each."] = _drawn(best)
+    return figures
+
+
+def _drawn(best: Mapping[str, Result]) -> Figure:
     names = sorted(best)
-    grid = np.array([[best[name].final.get(label, np.nan) for label in classes] for name in names])
+    classes = [name for name in best[names[0]].final if name not in _OTHERS]
+    grid = np.array([[best[name].final[label] for label in classes] for name in names])
     figure = Figure(figsize=(7, 1.2 + 0.25 * len(names)), layout="constrained")
     axis = figure.subplots()
     image = axis.imshow(100 * grid, aspect="auto", cmap="viridis")
     axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right", fontsize=7)
     axis.set_yticks(range(len(names)), names, fontsize=7)
     figure.colorbar(image, label="3D IoU in per cent")
-    return {"3D IoU of every class, by renderers.": figure}
+    return figure
 
 
 _OTHERS = ("step", "loss", "minutes")

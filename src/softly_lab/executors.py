@@ -52,14 +52,23 @@ class Executor(Protocol):
 def jobs(
     experiment: Experiment, preset: str, values: Mapping[str, Sequence[Any]], place: Callable[[Any], Path]
 ) -> Iterator[Job]:
-    """All combinations of values, one at a time; what can't be is refused before the first of them."""
-    for name, choices in values.items():
+    """All combinations of values, one at a time; what can't be is refused before the first of them.
+
+    A name may be several, parted by commas, whose values go together: tuples of one for each.
+    """
+
+    def options_of(names: str, choice: Any) -> dict[str, Any]:
+        return dict(zip(names.split(","), choice, strict=True)) if "," in names else {names: choice}
+
+    for names, choices in values.items():
         for choice in choices:
-            experiment.configure(preset, **{name: choice})
+            experiment.configure(preset, **options_of(names, choice))
 
     def combine() -> Iterator[Job]:
         for chosen in itertools.product(*values.values()):
-            options = dict(zip(values, chosen, strict=True))
+            options: dict[str, Any] = {}
+            for names, choice in zip(values, chosen, strict=True):
+                options |= options_of(names, choice)
             yield Job(experiment.name, preset, options, place(experiment.configure(preset, **options)))
 
     return combine()

@@ -1,6 +1,7 @@
 """Networks as the chapters have them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -81,3 +82,51 @@ def lenet5(side: int, outputs: int, activation: type[nn.Module]) -> nn.Sequentia
     return nn.Sequential(
         body, nn.Linear(features, 120), activation(), nn.Linear(120, 84), activation(), nn.Linear(84, outputs)
     )
+
+
+class Reconstruction(nn.Module):
+    """Images to the vertices of a sphere that is deformed: the encoder and decoder of chapters 2 and 5.
+
+    Three convolutions of 5×5 with batch normalisation, three layers to a code of 512, and a decoder of 1024 and 2048
+    to a displacement of every vertex in the space of logits, and a centre.
+
+    Args:
+        base: (V, 3) Vertices inside of the cube from -1 to 1, away from its sides.
+        size: Of the images, which have one channel.
+        width: Channels of the first convolution; everything else is in proportion to its 64.
+    """
+
+    base: Tensor
+
+    def __init__(self, base: Tensor, size: int, width: int = 64) -> None:
+        super().__init__()
+        self.register_buffer("base", base)
+        layers: list[nn.Module] = []
+        before = 1
+        for channels in (width, 2 * width, 4 * width):
+            layers += [nn.Conv2d(before, channels, 5, stride=2, padding=2), nn.BatchNorm2d(channels), nn.ReLU()]
+            before = channels
+        features = before * (-(-size // 8)) ** 2
+        sizes = (features, 16 * width, 16 * width, 8 * width, 16 * width, 32 * width)
+        layers.append(nn.Flatten())
+        for one, other in pairwise(sizes):
+            layers += [nn.Linear(one, other), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.displacement = nn.Linear(sizes[-1], base.numel())
+        self.centre = nn.Linear(sizes[-1], 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, V, 3) for images (n, 1, size, size)."""
+        code = self.body(images)
+        displacement = self.displacement(code).unflatten(-1, self.base.shape)
+        return displaced(self.base, displacement, self.centre(code).unsqueeze(-2))
+
+
+def displaced(base: Tensor, displacement: Tensor, centre: Tensor) -> Tensor:
+    """Vertices (..., V, 3) inside of the cube from -1 to 1, moved in the space of logits, then towards a centre.
+
+    A vertex stays in its octant of the centre, which takes any place: 0 and 0 leave ``base`` as it is.
+    """
+    moved = torch.sigmoid(torch.logit(base.abs()) + displacement) * base.sign()
+    middle = torch.tanh(centre)
+    return moved.clamp(min=0) * (1 - middle) + moved.clamp(max=0) * (1 + middle) + middle

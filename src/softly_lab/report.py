@@ -18,6 +18,7 @@ import matplotlib
 import torch
 
 import softly
+from softly_lab import experiments
 from softly_lab.runner import Result, load
 from softly_lab.tour.plots import STYLE, panels, svg
 
@@ -112,6 +113,9 @@ def _section(name: str, runs: Sequence[Result]) -> str:
     others = [run for run in runs if id(run) not in matched]
     if others:
         parts.append(_listed(others))
+    for number, (caption, figure) in enumerate(experiments.get(name).overview(runs).items()):
+        drawing = f"<div class=drawing>{svg(figure, f'{name}-overview-{number}')}</div>"
+        parts.append(f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
     parts += [_curves(name, runs), _pictures(runs)]
     return f'<section id="{escape(name)}">\n' + "\n".join(part for part in parts if part) + "\n</section>"
 

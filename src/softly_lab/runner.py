@@ -76,7 +76,9 @@ class Experiment:
         config: The frozen dataclass of its options; one of them is ``seed``.
         start: Makes the task of a config.
         presets: By "quick", "standard" and "full", what differs from the config's defaults.
-        compared: By presets, options and the values that are compared when all experiments are reproduced.
+        compared: By presets, options and the values that are compared when all experiments are reproduced; options
+            parted by commas have tuples of values.
+        overview: Figures of matplotlib by their captions, of all runs that a report has.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Experiment:
     start: Callable[[Any], Task]
     presets: Mapping[str, Mapping[str, Any]]
     compared: Mapping[str, Mapping[str, Sequence[Any]]] = dataclasses.field(default_factory=dict)
+    overview: Callable[[Sequence["Result"]], Mapping[str, Any]] = lambda runs: {}
 
     def configure(self, preset: str = "quick", **options: Any) -> Any:
         """The config of a preset with other options; refuses what they can't be."""

@@ -18,6 +18,10 @@ REACHED = {
     "sorting": ("EM", 10.0),
     "topk": ("top-1", 30.0),
     "logic": ("discretized", 60.0),
+    "shape": ("IoU", 0.55),
+    "silhouette": ("3D IoU", 0.1),
+    "reconstruction": ("3D IoU", 0.1),
+    "pose": ("within 5°", 20.0),
     "ranking": ("NDCG@10", 0.7),
 }
 

@@ -4,7 +4,19 @@ import importlib
 
 from softly_lab.runner import Experiment
 
-NAMES = ("shortest-path", "levenshtein", "sorting", "topk", "logic", "classification", "ranking")
+NAMES = (
+    "shortest-path",
+    "silhouette",
+    "levenshtein",
+    "sorting",
+    "topk",
+    "logic",
+    "shape",
+    "pose",
+    "reconstruction",
+    "classification",
+    "ranking",
+)
 
 
 def get(name: str) -> Experiment:

@@ -1,0 +1,105 @@
+"""Single-view reconstruction (chapter 5): shapes from single images, with thirty renderers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from softly_lab.experiments import silhouette
+from softly_lab.experiments.shape import RECONSTRUCTED
+from softly_lab.renderers import AGGREGATIONS, DISTRIBUTIONS, comparable, kind_of
+from softly_lab.runner import Experiment, Result, option
+
+
+@dataclass(frozen=True)
+class Config:
+    """One renderer at one temperature; the chapter searches for it at a resolution of half a decade."""
+
+    distribution: str = option("uniform", "What perturbs distances.", choices=tuple(DISTRIBUTIONS))
+    squared: bool = option(False, "Whether distances are squared first.")
+    aggregation: str = option("probabilistic", "How faces are put together.", choices=tuple(AGGREGATIONS))
+    exponent: float = option(-2.0, "The temperature's exponent of ten; 0.3 times it after 60 % of the steps.")
+    generated: bool = option(False, "Whether to take generated shapes that stand in for ShapeNet.")
+    each: int | None = option(None, "Objects of a class at most; all if not given.", least=5)
+    vertices: int = option(642, "Of the sphere: 42, 162, 642 or 2562.", least=12)
+    image_size: int = option(64, "Of the silhouettes.", least=8)
+    views: int = option(24, "Azimuths.", least=2)
+    width: int = option(64, "Channels of the network's first layer.", least=1)
+    batch_size: int = option(64, "Objects a step.", least=1)
+    learning_rate: float = option(1e-4, "Of Adam; 0.3 times it after 60 % of the steps.", least=0.0)
+    laplacian: float = option(5e-3, "Weight of the Laplacian.", least=0.0)
+    flattening: float = option(5e-4, "Weight of the flattening.", least=0.0)
+    steps: int = option(250_000, "Batches to learn from.", least=1)
+    report: int = option(5000, "Steps between two tests.", least=1)
+    seed: int = option(0, "Of weights and batches.", least=0)
+
+
+class Reconstruction(silhouette.SingleView):
+    """As in chapter 2, with a temperature that falls once, together with the learning rate."""
+
+    def __init__(self, config: Config) -> None:
+        self.renderer = kind_of(config).make(config.image_size)
+        super().__init__(config, self.renderer.silhouette)
+
+    def falling(self, done: float) -> float:
+        return 0.3 if done >= 0.6 else 1.0
+
+    def loss(self, number: int) -> Tensor:
+        temperature = 10.0**self.config.exponent * self.falling(number / self.steps)
+        self.renderer.steepness = 1.0 / temperature
+        return super().loss(number)
+
+
+def class_map(runs: Sequence[Result]) -> dict[str, Figure]:
+    """The 3D IoU of every class, by renderers, each at its best temperature in the mean of classes."""
+    figures = {}
+    for what, group in comparable(runs, "exponent").items():
+        best: dict[str, Result] = {}
+        for run in sorted(group, key=lambda run: run.final["3D IoU"]):
+            kind = kind_of(run.config).canonical()
+            best[f"{kind.aggregation}, {kind.distribution}{', squared' * kind.squared}"] = run
+        if len(best) > 1:
+            figures[f"3D IoU of every class, by renderers ({what}), at the best temperature of each."] = _drawn(best)
+    return figures
+
+
+def _drawn(best: Mapping[str, Result]) -> Figure:
+    names = sorted(best)
+    classes = [name for name in best[names[0]].final if name not in _OTHERS]
+    grid = np.array([[best[name].final[label] for label in classes] for name in names])
+    figure = Figure(figsize=(7, 1.2 + 0.25 * len(names)), layout="constrained")
+    axis = figure.subplots()
+    image = axis.imshow(100 * grid, aspect="auto", cmap="viridis")
+    axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right", fontsize=7)
+    axis.set_yticks(range(len(names)), names, fontsize=7)
+    figure.colorbar(image, label="3D IoU in per cent")
+    return figure
+
+
+_OTHERS = ("step", "loss", "minutes")
+
+EXPERIMENT = Experiment(
+    name="reconstruction",
+    summary="Reconstruct shapes from single images, with any of 1,242 renderers.",
+    chapter=5,
+    config=Config,
+    start=Reconstruction,
+    presets={
+        "quick": {
+            "generated": True, "vertices": 162, "image_size": 32, "views": 8, "width": 8, "batch_size": 8,
+            "learning_rate": 2e-3, "exponent": -1.5, "steps": 100, "report": 20,
+        },
+        "standard": {
+            "width": 32, "batch_size": 8, "learning_rate": 3e-4, "steps": 2000, "report": 200,
+        },
+        "full": {},
+    },
+    compared={
+        "quick": {"distribution,squared,aggregation": RECONSTRUCTED[:3]},
+        "standard": {"distribution,squared,aggregation": RECONSTRUCTED},
+        "full": {"distribution,squared,aggregation": RECONSTRUCTED, "exponent": tuple(-0.5 * n for n in range(2, 13))},
+    },
+    overview=class_map,
+)  # fmt: skip

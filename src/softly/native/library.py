@@ -48,7 +48,7 @@ def why() -> str:
 def missed() -> None:
     """Say once that kernels are missing, where one would have been used."""
     global _told
-    if not _told and not torch.compiler.is_compiling():
+    if _reason and not _told and not torch.compiler.is_compiling():
         _told = True
         message = f"softly runs without its compiled kernels, as right and much slower: {_reason}."
         warnings.warn(f"{message} A reinstall where there is a C++ compiler builds them.", stacklevel=4)

@@ -116,12 +116,12 @@ def cases() -> Iterator[Case]:
     for n, batch in ((7, 100), (32, 128)):
         x = torch.randn(batch, n, generator=generator)
         relaxed = library.bubble_sort.using(steepness=8.0)
-        tape = relaxed.tape()
+        engine = relaxed.using(taped=False)
         peers: dict[str, Function] = {}
         if algovision is not None:
             theirs = bubble_sort(algovision, 8.0)
             peers["algovision"] = step(theirs, x)
-        for how, function in (("@relax", relaxed), ("tape", tape), ("modules", bubble_sort(softly.algorithms, 8.0))):
+        for how, function in (("taped", relaxed), ("engine", engine), ("modules", bubble_sort(softly.algorithms, 8.0))):
             yield Case(f"bubble sort, {batch} × {n}, {how}", step(function, x), peers)
 
     s, t = (torch.softmax(torch.randn(8, 32, 4, generator=generator), -1) for _ in range(2))
@@ -130,8 +130,10 @@ def cases() -> Iterator[Case]:
         peers["algovision"] = step(levenshtein(algovision, 5.0), s, t)
     fused = lambda a, b: library.levenshtein(a, b, steepness=5.0).distance  # noqa: E731
     program = library.levenshtein_program.using(steepness=5.0)
-    python = lambda a, b: program(a, b)[:, -1, -1]  # noqa: E731
-    for how, function in (("modules", levenshtein(softly.algorithms, 5.0)), ("@relax", python), ("fused", fused)):
+    taped = lambda a, b: program(a, b)[:, -1, -1]  # noqa: E731
+    engine = lambda a, b: program.using(taped=False)(a, b)[:, -1, -1]  # noqa: E731
+    modules = levenshtein(softly.algorithms, 5.0)
+    for how, function in (("modules", modules), ("engine", engine), ("taped", taped), ("fused", fused)):
         yield Case(f"edit distance, 8 × 32 × 32, {how}", step(function, s, t), peers)
 
     costs = torch.rand(70, 12, 12, generator=generator) + 0.1
@@ -139,5 +141,5 @@ def cases() -> Iterator[Case]:
     yield Case(
         f"shortest path, 70 × 12 × 12, {rounds} rounds, fused",
         step(lambda c: tuple(library.shortest_path(c, rounds=rounds)), costs),
-        {"program, @relax": step(lambda c: library.shortest_path_program(c, rounds), costs)},
+        {"program, engine": step(lambda c: library.shortest_path_program.using(taped=False)(c, rounds), costs)},
     )

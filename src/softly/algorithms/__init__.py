@@ -33,8 +33,9 @@ from softly.algorithms.language.statements import (
     VarInt,
     While,
 )
+from softly.algorithms.python.blocks import steepness, unmerged
 from softly.algorithms.python.foreign import per_example
-from softly.algorithms.python.function import RelaxedFunction, relax, steepness, unmerged
+from softly.algorithms.python.function import RelaxedFunction, relax
 from softly.algorithms.python.program import Program
 from softly.algorithms.python.trace import Trace, TraceLine
 from softly.algorithms.tape.tape import Tape

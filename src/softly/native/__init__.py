@@ -8,6 +8,7 @@ derivatives, derivatives of derivatives), so that nobody notices but by the cloc
 from softly.native.borders import data as data
 from softly.native.borders import graphed as graphed
 from softly.native.borders import mapped as mapped
+from softly.native.borders import plain as plain
 from softly.native.borders import transformed as transformed
 from softly.native.library import available, isa, why
 from softly.native.library import function as function

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -164,12 +164,16 @@ class Batch:
     def _flat(self, leaf: Tensor) -> Tensor:
         return leaf.reshape(self.size, *leaf.shape[self.dims :]) if self.dims != 1 else leaf
 
-    def enter(self, engine: Runtime) -> Any:
-        """The arguments as values of the program."""
+    def enter(self, engine: Runtime, examples: Iterable[Tensor] | None = None) -> Any:
+        """The arguments as values of the program; ``examples`` in the place of its tensors, all with a batch."""
         leaves = []
+        others = None if examples is None else iter(examples)
         for leaf, batched in zip(self.leaves, self.batched, strict=True):
             if isinstance(leaf, Tensor):
-                leaf = engine.wrap(self._flat(leaf)) if batched else engine.outer(leaf)
+                if others is not None:
+                    leaf = engine.wrap(next(others))
+                else:
+                    leaf = engine.wrap(self._flat(leaf)) if batched else engine.outer(leaf)
                 if self.lists and isinstance(leaf, Array):
                     leaf = leaf.tolist()
             leaves.append(leaf)

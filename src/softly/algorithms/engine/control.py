@@ -354,7 +354,7 @@ class Engine(Joining):
         return float(high), float(low)
 
     def warn_leftover(self, mass: Mass) -> None:
-        if self.warned or self.static:
+        if self.warned or self.trusts():
             return
         left = 1.0 if mass is None else float(mass.detach().max())
         if left > self.settings.tolerance:
@@ -534,7 +534,7 @@ class Engine(Joining):
     def raises(self) -> bool:
         """Whether to raise an exception: if the plain program would. Otherwise the path ends here, and is forgotten."""
         mass = self.presence()
-        if mass is None or (not self.static and bool(self.here().any())):
+        if mass is None or (not self.trusts() and bool(self.here().any())):
             self.describing = True
             return True
         self.regions[-1].mass = DEAD

@@ -7,7 +7,7 @@ the compiler sees it. Tensors among that become inputs of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -60,25 +60,23 @@ def run(key: str, outside: Any, *arguments: Any) -> Any:
 
 def watched(readers: tuple[Callable[[], tuple[Any, ...]], ...]) -> list[Any]:
     """What programs read from outside, in a form that the compiler guards or takes as an input."""
-    found: list[Any] = []
-    for reader in readers:
-        for value in reader():
-            _watch(value, found, 2)
-    return found
+    values = (value for reader in readers for value in unfolded(reader()))
+    return [value for value in values if isinstance(value, (bool, int, float, str, torch.Tensor))]
 
 
-def _watch(value: Any, found: list[Any], depth: int) -> None:
-    if isinstance(value, (bool, int, float, str, torch.Tensor)):
-        found.append(value)
-    elif isinstance(value, (list, tuple)) and depth:
-        found.append(len(value))
-        for entry in value:
-            _watch(entry, found, depth - 1)
-    elif isinstance(value, dict) and depth:
-        for key, entry in value.items():
-            if isinstance(key, (bool, int, float, str)):
-                found.append(key)
-            _watch(entry, found, depth - 1)
+def unfolded(values: Iterable[Any], depth: int = 2) -> Iterator[Any]:
+    """Values, and those in the lists and dicts among them."""
+    for value in values:
+        if isinstance(value, (list, tuple)) and depth:
+            yield len(value)
+            yield from unfolded(value, depth - 1)
+        elif isinstance(value, dict) and depth:
+            yield len(value)
+            for key, entry in value.items():
+                yield key
+                yield from unfolded((entry,), depth - 1)
+        else:
+            yield value
 
 
 def settle(outside: list[Any]) -> None:

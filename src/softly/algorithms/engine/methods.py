@@ -214,7 +214,7 @@ class Methods:
             weights.append(left * p)
             left = left * engine.complement(p)
         total = torch.stack(weights, 1)
-        if not engine.static and bool(((total.detach().sum(1) < 0.5) & engine.here()).any()):
+        if not engine.trusts() and bool(((total.detach().sum(1) < 0.5) & engine.here()).any()):
             raise engine.error(ValueError, "the value is not in the list")
         return engine.number((total * torch.arange(len(equal), dtype=total.dtype, device=total.device)).sum(1))
 

@@ -85,6 +85,7 @@ class Runtime(Engine):
                 return symbol == "!="  # a number never equals what is none
             other = b if isinstance(a, _ORDERED) else a
             raise self.error(TypeError, f"a number can't be ordered relative to {type(other).__name__}")
+        a, b = (int(v) if type(v) is bool else v for v in (a, b))
         x, y = number(a), number(b)
         for value in (x, y):
             if type(value) is float:
@@ -333,7 +334,7 @@ class Runtime(Engine):
                 kind: Any = type(collection)
                 made = lambda: kind.__missing__(copy.copy(collection), key)  # noqa: E731
                 return self.conditional(Answer(self, entry.presence), lambda: entry.value, made, True)
-            if not self.static and bool((self.here() & (entry.presence.detach() < 0.5)).any()):
+            if not self.trusts() and bool((self.here() & (entry.presence.detach() < 0.5)).any()):
                 raise self.error(KeyError, f"{key!r} is not in the dict")
             return entry.value
         return entry

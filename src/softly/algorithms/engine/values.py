@@ -43,6 +43,7 @@ class Values(Run):
     ) -> None:
         self.batch, self.dtype, self.device, self.static, self.guarded = batch, dtype, device, static, guarded
         self.serial = 0  # grows with every region that begins
+        self.trusting = False  # whether a check of data was left out, since nothing may depend on data
         self.describing = False  # whether relaxed numbers may be shown, as the message of an exception does
         self.anchor: Tensor | None = None  # a condition that was skipped, through which a gradient of 0 flows
         self.outside: dict[int, Any] = {}  # lists and dicts that belong to others
@@ -68,6 +69,11 @@ class Values(Run):
         # As a tensor: torch takes longer over numbers.
         self.steepness = steepness if isinstance(steepness, Tensor) else self.constant(steepness)
         self.downhill = -self.steepness
+
+    def trusts(self) -> bool:
+        """Whether to leave out a check of data."""
+        self.trusting = self.trusting or self.static
+        return self.static
 
     def error(self, kind: type[Exception], message: str) -> Exception:
         """An exception that names the line of the program."""
@@ -340,7 +346,7 @@ class Values(Run):
         """A position counted from the front; one that the plain program would raise at is an error."""
         nearest = (position.detach() + 0.5).floor()
         position = torch.where(nearest < 0, position + n, position)
-        if not self.static:
+        if not self.trusts():
             beyond = (nearest < -n) | (nearest >= n)
             if bool(beyond.any()) and bool((beyond & self.here()).any()):
                 worst = float(nearest[beyond & self.here()][0])

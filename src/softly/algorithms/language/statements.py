@@ -397,13 +397,19 @@ class Algorithm(torch.nn.Module):
         return self._run(inputs)
 
     def _run(self, inputs: Sequence[Tensor], *, static: bool = True) -> Any:
+        return self._results(self._engine(inputs, self.settings, static), inputs)
+
+    def _engine(self, inputs: Sequence[Tensor], settings: Settings, static: bool) -> Runtime:
         if len(inputs) != len(self.inputs):
             raise TypeError(f"softly.algorithms.Algorithm: {len(self.inputs)} inputs are needed, got {len(inputs)}.")
         first = _inputs.floating(inputs[0], "softly.algorithms.Algorithm", "the first input")
         guarded = not static and any(bool(torch.isinf(x.detach()).any()) for x in inputs)
-        engine = Runtime(self.settings, first.shape[0], first.dtype, first.device, static, guarded)
+        engine = Runtime(settings, first.shape[0], first.dtype, first.device, static, guarded)
         engine.typed = False  # its functions are written for tensors
-        state = State(engine)
+        return engine
+
+    def _results(self, engine: Runtime, inputs: Sequence[Tensor]) -> Any:
+        first, state = inputs[0], State(engine)
         for declared, value in zip(self.inputs, inputs, strict=True):
             if value.ndim < 1 or value.shape[0] != first.shape[0]:
                 raise ValueError(
@@ -418,7 +424,10 @@ class Algorithm(torch.nn.Module):
             run_all(self.statements, state)
 
         engine.invoke(body, "Algorithm", True)
-        results = tuple(engine.column(v) if not isinstance(v, Array) else v.tensor() for v in self._results(state))
+        results = tuple(
+            engine.column(v) if not isinstance(v, Array) else v.tensor()
+            for v in (state[output.name] for output in self.outputs)
+        )
         return results[0] if len(results) == 1 else results
 
     def tape(self) -> Tape:
@@ -439,8 +448,6 @@ class Algorithm(torch.nn.Module):
     def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
         return Batch(self, args, kwargs)
 
-    def _trace(self, batch: Batch, examples: list[Tensor], count: int) -> Any:
-        return self._run(examples)
-
-    def _results(self, state: State) -> Iterable[Any]:
-        return (state[output.name] for output in self.outputs)
+    def _trace(self, batch: Batch, examples: list[Tensor], count: int, settings: Settings) -> tuple[Any, Runtime]:
+        engine = self._engine(examples, settings, True)
+        return self._results(engine, examples), engine

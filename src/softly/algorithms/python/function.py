@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import graphlib
 import importlib
 import itertools
-import math
 import pickle
 import sys
 import types
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from softly import _inputs, native
+from softly import native
 from softly.algorithms.engine import dynamo
 from softly.algorithms.engine.arrays import Array, Categorical
 from softly.algorithms.engine.batches import Batch, Copying, opened, outcome, plain, results
@@ -32,12 +32,13 @@ from softly.algorithms.engine.runtime import Runtime
 from softly.algorithms.engine.settings import Settings, make_settings
 from softly.algorithms.python.lowering import Lowered, lower
 from softly.algorithms.python.program import Program
+from softly.algorithms.python.taping import Taping, spoiled
 from softly.algorithms.python.trace import Trace, Tracer, traced
 from softly.algorithms.tape.tape import Tape
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
 
-__all__ = ["RelaxedFunction", "relax", "steepness", "unmerged"]
+__all__ = ["RelaxedFunction", "relax"]
 
 
 class RelaxedFunction:
@@ -66,13 +67,16 @@ class RelaxedFunction:
         batch_dims: int,
         in_dims: tuple[int | None, ...] | None,
         lists: bool = False,
+        taped: bool = True,
         lowered: Lowered | None = None,
+        taping: Taping | None = None,
     ) -> None:
         if batch_dims < 0:
             raise ValueError(f"softly.relax: batch_dims must be >= 0, got {batch_dims}.")
         self._lowered = lowered or lower(function, tuple(settings.variables))
         self.function, self.settings, self._batch_dims, self._in_dims = function, settings, batch_dims, in_dims
-        self._lists = bool(lists)
+        self._lists, self._taped = bool(lists), bool(taped)
+        self._taping = taping or Taping(self)
         functools.update_wrapper(self, function)
         self._entry = dynamo.Entry.of(self._key(), self)
         # The steepness is an input of compiled graphs, so that one serves all of them.
@@ -123,17 +127,28 @@ class RelaxedFunction:
             tensor([0.5000, 0.8808])
         """
         current = {f.name: getattr(self.settings, f.name) for f in dataclasses.fields(self.settings)}
-        own: dict[str, Any] = {"batch_dims": self._batch_dims, "in_dims": self._in_dims, "lists": self._lists}
+        own = self._own()
         for name in changes:
             if name not in current and name not in own:
                 close = difflib.get_close_matches(name, [*current, *own], 1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join([*current, *own])}."
                 raise TypeError(f"softly.relax: using() got an unknown option {name!r}{hint}")
+        only_steepness = changes.keys() <= {"steepness"}
         own.update({name: changes.pop(name) for name in list(changes) if name in own})
         settings = make_settings("softly.relax", **{**current, **changes})
         lowered = self._lowered if settings.variables.keys() == self.settings.variables.keys() else None
-        in_dims = _checked(own["in_dims"])
-        return RelaxedFunction(self.function, settings, own["batch_dims"], in_dims, own["lists"], lowered)
+        taping = self._taping if only_steepness else None
+        own["in_dims"] = _checked(own["in_dims"])
+        return RelaxedFunction(self.function, settings, **own, lowered=lowered, taping=taping)
+
+    def _own(self) -> dict[str, Any]:
+        """The options that are no settings of the engine."""
+        return {
+            "batch_dims": self._batch_dims,
+            "in_dims": self._in_dims,
+            "lists": self._lists,
+            "taped": self._taped,
+        }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the relaxed function over a batch."""
@@ -150,14 +165,30 @@ class RelaxedFunction:
 
     def _readers(self) -> tuple[Callable[[], tuple[Any, ...]], ...]:
         """Functions that read what this one and all that it calls read from outside."""
+        return tuple(lowered.reader() for lowered in self._reached().values())
+
+    def _bend(self) -> str | None:
+        """Why the function is no straight line, or None."""
+        reached = self._reached()
+        calls = {}
+        for function, lowered in reached.items():
+            scope = lowered.scope()
+            obstacle = lowered.line.obstacle_in(scope, reached)
+            if obstacle is not None:
+                return obstacle
+            calls[function] = {getattr(value, "function", value) for value in scope.values() if callable(value)}
+        try:
+            tuple(graphlib.TopologicalSorter(calls).static_order())
+        except graphlib.CycleError:
+            return "it calls itself"
+        return None
+
+    def _reached(self) -> dict[Any, Lowered]:
+        """This function and all that it calls, lowered."""
         found: dict[Any, Lowered] = {self.function: self._lowered}
         pending = [self._lowered]
-        readers = []
         while pending:
-            lowered = pending.pop()
-            reader = lowered.reader()
-            readers.append(reader)
-            for value in reader():
+            for value in pending.pop().scope().values():
                 inner = value.function if isinstance(value, RelaxedFunction) else value
                 if not isinstance(inner, types.FunctionType) or inner in found or _foreign(inner):
                     continue
@@ -165,7 +196,7 @@ class RelaxedFunction:
                 if isinstance(helped, Lowered):
                     found[inner] = helped
                     pending.append(helped)
-        return tuple(readers)
+        return found
 
     def _compiled(self, outside: list[Any], args: Any, kwargs: Any, steep: Tensor) -> Any:
         dynamo.settle(outside)
@@ -186,9 +217,13 @@ class RelaxedFunction:
         inputs: Mapping[int, Tensor] | None = None,
     ) -> Any:
         batch = Batch(self, args, kwargs)
+        if self._taped and not static:
+            taped = self._taping.play(self, batch)
+            if taped is not None:
+                return taped[0]
         guarded = self._lowered.infinite or (not static and batch.infinite())
         result, engine = self._attempt(batch, settings, static, guarded, inputs)
-        if not static and not engine.guarded and _spoiled(result, batch):
+        if not static and not engine.guarded and spoiled(result, batch):
             # Something infinite came up on the way: once more, with care for states that nobody is in.
             result, engine = self._attempt(batch, settings, static, True, inputs)
         if settings.straight_through and not settings.hard:
@@ -302,15 +337,13 @@ class RelaxedFunction:
     def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
         return Batch(self, args, kwargs)
 
-    def _trace(self, batch: Batch, examples: list[Tensor], count: int) -> Any:
+    def _trace(self, batch: Batch, examples: list[Tensor], count: int, settings: Settings) -> tuple[Any, Runtime]:
         """Run on examples of another number, with nothing left to data."""
-        engine = Runtime(self.settings, count, batch.dtype, batch.device, True, self._lowered.infinite)
-        engine.running[self.function] = self.settings
-        tensors = iter(examples)
-        leaves = [engine.wrap(next(tensors)) if isinstance(leaf, Tensor) else leaf for leaf in batch.leaves]
-        args, kwargs = _pytree.tree_unflatten(leaves, batch.structure)
+        engine = Runtime(settings, count, batch.dtype, batch.device, True, self._lowered.infinite)
+        engine.running[self.function] = settings
+        args, kwargs = batch.enter(engine, examples)
         result = self._invoke(engine, args, kwargs)
-        return _pytree.tree_map(lambda v: outcome(engine, v), results(engine, result))
+        return _pytree.tree_map(lambda v: outcome(engine, v), results(engine, result)), engine
 
     def hard(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain function on every example.
@@ -341,14 +374,14 @@ class RelaxedFunction:
                 f"softly.relax: {self.__qualname__} can't be pickled, since {self.__module__} has no such function."
             )
         options = {f.name: getattr(self.settings, f.name) for f in dataclasses.fields(self.settings)}
-        own = {"batch_dims": self._batch_dims, "in_dims": self._in_dims, "lists": self._lists}
-        return _again, (self.__module__, self.__qualname__, {**options, **own})
+        return _again, (self.__module__, self.__qualname__, {**options, **self._own()})
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<relaxed function {self.__name__}>"
+        how = ", on a tape" if self._taped and self._taping.used else ""
+        return f"<relaxed function {self.__name__}{how}>"
 
 
 _numbers: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()
@@ -367,15 +400,6 @@ def _foreign(function: Callable[..., Any]) -> bool:
     return (function.__module__ or "").split(".")[0] in ("torch", "numpy", "softly") and not (
         function.__module__ or ""
     ).startswith("softly.algorithms.library")
-
-
-def _spoiled(result: Any, batch: Batch) -> bool:
-    """Whether a result has numbers that aren't, although no argument has."""
-    tensors = [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor) and t.is_floating_point()]
-    # A finite sum says that all are, and is faster to have.
-    if all(math.isfinite(t.detach().sum()) or bool(t.detach().isfinite().all()) for t in tensors):
-        return False
-    return not any(isinstance(x, Tensor) and bool(x.detach().isnan().any()) for x in batch.leaves)
 
 
 def straight_through(hard: Any, soft: Any) -> Any:
@@ -412,6 +436,7 @@ def relax(
     variables: Mapping[str, float | Tensor] | None = None,
     straight_through: bool = False,
     lists: bool = False,
+    taped: bool = True,
 ) -> Any:
     """Make a plain Python function differentiable in its tensors.
 
@@ -434,6 +459,8 @@ def relax(
         variables: The steepness of comparisons of single variables, by their names.
         straight_through: Give the values of the hard program, with the gradients of the relaxed one.
         lists: The function works on lists: tensors come to it as lists of numbers, with all that lists can do.
+        taped: Record a program without data-dependent ends, exceptions and calls into the unknown at its first call,
+            and run it as one kernel from then on; ``repr`` says so.
 
     Returns:
         A `RelaxedFunction`.
@@ -464,78 +491,6 @@ def relax(
     )
 
     def decorate(f: Callable[..., Any]) -> RelaxedFunction:
-        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists)
+        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists, taped)
 
     return decorate if function is None else decorate(function)
-
-
-class steepness:  # noqa: N801 - used like a function
-    """Within a relaxed function, ``with steepness(20.0):`` gives the comparisons of a block their own steepness.
-
-    In a plain run of the function it does nothing.
-
-    Example:
-        >>> @softly.relax(steepness=1.0)
-        ... def sign(x):
-        ...     with softly.algorithms.steepness(100.0):
-        ...         return 1 if x > 0 else -1
-        >>> sign(torch.tensor([-0.1, 0.1]))
-        tensor([-0.9999,  0.9999])
-    """
-
-    def __init__(self, value: float | Tensor) -> None:
-        self.value = _inputs.steepness(value, "softly.algorithms.steepness")
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def __relaxed_block__(self, engine: Runtime, entry: Any, labels: Any) -> Any:
-        return _SteepBlock(engine, self.value)
-
-
-class _SteepBlock:
-    def __init__(self, engine: Runtime, value: float | Tensor) -> None:
-        self.engine, self.value = engine, value
-
-    def __iter__(self) -> Any:
-        before = self.engine.steepness
-        self.engine.steepen(self.value)
-        yield
-        self.engine.steepen(before)
-
-    @staticmethod
-    def end(names: Any) -> Any:
-        return names
-
-    join = end
-
-
-class unmerged:  # noqa: N801 - used like a function
-    """Within a relaxed function, ``with unmerged():`` follows every path through a block to its end.
-
-    Sequences of conditions are otherwise joined after each of them, which is an approximation where a later one
-    depends on the earlier. Unmerged they are exact, at the cost of up to 2^conditions runs of the block; more than
-    ``max_paths`` are an error. In a plain run of the function it does nothing.
-
-    Example:
-        >>> def outside(x):
-        ...     with softly.algorithms.unmerged():
-        ...         a = 1.0 if x > 0 else -1.0
-        ...         b = 0.0 if a < 0 else a * a
-        ...     return b
-        >>> x = torch.tensor([0.0])
-        >>> softly.relax(outside, steepness=9.0)(x)  # a is 1 or -1, each with probability 1/2
-        tensor([0.5000])
-    """
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def __relaxed_block__(self, engine: Runtime, entry: Any, labels: Any) -> Any:
-        return engine.unmerged(entry, labels)

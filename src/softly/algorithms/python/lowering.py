@@ -41,6 +41,7 @@ from softly.algorithms.python.rewriting import (
     undefined_names,
     without_docstring,
 )
+from softly.algorithms.python.straight import Line
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,26 @@ class Lowered:
     relaxed: tuple[str, ...]  # variables that may be
     original: types.FunctionType
     outside: tuple[str, ...]
+    line: Line
+
+    def scope(self) -> dict[str, Any]:
+        """What the function reads from outside, as it is now, by name."""
+        function = self.original
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        found: dict[str, Any] = {}
+        for name in self.outside:
+            if name in cells:
+                if _filled(cells[name]):
+                    found[name] = cells[name].cell_contents
+            elif name in function.__globals__ or hasattr(builtins, name):
+                found[name] = function.__globals__.get(name, getattr(builtins, name, None))
+        return found
 
     def reader(self) -> Callable[[], tuple[Any, ...]]:
         """A function that reads all that the function reads from outside, so that a compiler sees it happen."""
         function = self.original
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        scope = {**vars(builtins), **function.__globals__}
-        names = [n for n in self.outside if (n in cells and _filled(cells[n])) or (n not in cells and n in scope)]
+        names = list(self.scope())
         inner = ast.FunctionDef("_reads", bare_arguments(_NONE), [ast.Return(names_tuple(names))], [])
         parameters = ast.arguments(
             posonlyargs=[], args=[ast.arg(n) for n in cells], kwonlyargs=[], kw_defaults=[], defaults=[]
@@ -160,6 +174,7 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
             raise ValueError(f"softly.relax: variables names {variable!r}, which {function.__name__} doesn't have.")
     lowering = Lowering(filename, {*parameters, *names}, variables)
     body = without_docstring(definition.body)
+    line = Line.of(definition, {*parameters, *names})
     undefined = undefined_names(names, parameters)
     relaxed = may_be_relaxed(parameters, body)
     endless = any(infinite(node) for statement in body for node in ast.walk(statement))
@@ -201,4 +216,5 @@ def lower(function: Callable[..., Any], variables: Sequence[str] = ()) -> Lowere
         relaxed,
         function,
         tuple(sorted(lowering.outside)),
+        line,
     )

@@ -35,17 +35,22 @@ class Recorder(TorchDispatchMode):
     Args:
         batch: The number of made-up examples; a dimension of this length is the batch, so that no other may be.
         rules: What each operation does to slots: ``(recorder, *args, **kwargs) -> slots``, or a list of slots.
+        limit: The most instructions that are recorded.
     """
 
-    def __init__(self, batch: int, rules: dict[str, Callable[..., Any]]) -> None:
+    def __init__(self, batch: int, rules: dict[str, Callable[..., Any]], limit: int | None = None) -> None:
         super().__init__()
-        self.batch, self.rules = batch, rules
+        self.batch, self.rules, self.limit = batch, rules, limit
         self.inputs = 0
         self.code: list[tuple[int, int, int, int]] = []  # operation and operands; slots ~c are constants
         self.constants: list[float] = []
         self._constant: dict[float, int] = {}
         self._known: dict[tuple[int, ...], int] = {}
         self._slots: dict[int, tuple[Tensor, np.ndarray]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled while it records; torch would import its compiler to say so
 
     # Slots -------------------------------------------------------------------------------------------------------
     # Inputs and instructions count from 0 in the order of their appearance; the constant c is -1 - c.
@@ -57,7 +62,7 @@ class Recorder(TorchDispatchMode):
         return tuple(1 if s == self.batch else s for s in shape)
 
     def follow(self, tensor: Tensor) -> None:
-        """Make a tensor (batch, ...) an input."""
+        """Make a tensor (batch, ...), or a number that all examples share, an input."""
         shape = self.shape(tensor.shape)
         count = math.prod(shape)
         self._slots[id(tensor)] = (tensor, np.arange(self.inputs, self.inputs + count).reshape(shape))
@@ -100,6 +105,8 @@ class Recorder(TorchDispatchMode):
                     return y
         key = (NUMBER[name], *operands)
         if key not in self._known:
+            if len(self.code) == self.limit:
+                raise RecordingError(f"it has more than {self.limit} instructions")
             self.code.append(key)
             self._known[key] = self.inputs + len(self.code) - 1
         return self._known[key]

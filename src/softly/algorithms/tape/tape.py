@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -65,12 +67,19 @@ _run = native.Operator(
 )
 
 
-class _Recording:
-    """A recorded program: the instructions that its outputs need, and how its outputs are put together."""
+class Recording:
+    """A recorded program: the instructions that its outputs need, and how its outputs are put together.
 
-    def __init__(self, recorder: Recorder, results: list[Any], structure: Any) -> None:
-        self.structure = structure
+    Attributes:
+        trusting: Whether checks of the data were left out, which the function itself makes.
+    """
+
+    def __init__(
+        self, recorder: Recorder, results: list[Any], structure: Any, *, learned: bool, trusting: bool
+    ) -> None:
+        self.structure, self.trusting = structure, trusting
         self.others = [r if not isinstance(r, Tensor) else None for r in results]
+        self.dtypes = [r.dtype if isinstance(r, Tensor) else None for r in results]
         slots = [recorder.slots(r) if isinstance(r, Tensor) else np.zeros((1, 0), dtype=np.int64) for r in results]
         self.shapes = [s.shape[1:] for s in slots]
         wanted = [int(s) for array in slots for s in array.ravel()]
@@ -92,7 +101,8 @@ class _Recording:
         def at(slot: int) -> int:
             return slot if 0 <= slot < inputs else inputs - 1 - slot if slot < 0 else place[slot]
 
-        active = [True] * inputs + [False] * (first - inputs)
+        # The steepness is the last of the inputs.
+        active = [True] * (inputs - 1) + [learned] + [False] * (first - inputs)
         rows = []
         flat = {NUMBER[name] for name in ("less", "less_equal", "equal", "floor", "sign", "constant")}
         operands = {NUMBER["lerp"]: 3, NUMBER["select"]: 3} | dict.fromkeys(
@@ -111,24 +121,27 @@ class _Recording:
         self.code = torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
         self.constants = torch.tensor(recorder.constants, dtype=torch.float64)
         self.outputs = torch.tensor([at(s) for s in wanted], dtype=torch.int32)
+        self.constant = [not any(active[at(int(s))] for s in array.ravel()) for array in slots]
 
     def __call__(self, x: Tensor, batch_shape: torch.Size) -> Any:
         rows = _run(x, self.code, self.constants, self.outputs)
         results, begin = [], 0
-        for shape, other in zip(self.shapes, self.others, strict=True):
-            count = int(np.prod(shape))
-            if other is None:
-                part = rows[begin : begin + count]
-                results.append(part.t().reshape(batch_shape + torch.Size(shape)))
-                begin += count
-            else:
+        for shape, dtype, constant, other in zip(self.shapes, self.dtypes, self.constant, self.others, strict=True):
+            if dtype is None:
                 results.append(other)
+                continue
+            end = begin + math.prod(shape)
+            part = rows[begin:end].detach() if constant else rows[begin:end]
+            results.append(part.t().reshape(batch_shape + torch.Size(shape)).to(dtype))
+            begin = end
         return _pytree.tree_unflatten(results, self.structure)
 
 
 def _identity(value: Any) -> Any:
     """What tells a value from outside from what it was before."""
-    return (id(value), value._version) if isinstance(value, Tensor) else (type(value), value)
+    if isinstance(value, Tensor):
+        return id(value), value._version
+    return (type(value), value) if isinstance(value, (bool, int, float, str)) else id(value)
 
 
 class Tape:
@@ -146,12 +159,10 @@ class Tape:
     """
 
     def __init__(self, function: Any) -> None:
-        if isinstance(function.settings.steepness, Tensor):
-            raise TypeError("softly.relax: a tape needs a steepness that is a number, not a tensor.")
         self.function = function
-        self._recordings: dict[Any, _Recording] = {}
-        self._outside: tuple[Any, ...] | None = None
-        self._kept: list[Tensor] = []
+        self._recordings: dict[Any, Recording] = {}
+        self._outside: tuple[Any, ...] = ()
+        self._kept: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the recorded program over a batch."""
@@ -161,47 +172,91 @@ class Tape:
         if any(native.transformed(t) or t.is_meta for t in tensors):
             return self.function(*args, **kwargs)  # which leaves nothing to data either
         batch = self.function._batch(args, kwargs)
-        leaves: list[Tensor] = []
-        key: list[Any] = [_identity(value) for value in dynamo.watched(self._readers())]
+        recording = self.recording(batch, self.function)
+        return self.play(recording, batch, self.function)
+
+    def play(self, recording: Recording, batch: Any, function: Any) -> Any:
+        """Run a recording with the steepness of a function."""
+        steepness = torch.as_tensor(function.settings.steepness, dtype=batch.dtype, device=batch.device)
+        rows = [leaf.reshape(batch.size, -1) for leaf in _floating(batch)]
+        inputs = torch.cat([*rows, steepness.reshape(1, 1).expand(batch.size, 1)], 1).t()
+        return recording(inputs, batch.shape)
+
+    def key(self, batch: Any, function: Any) -> Any:
+        """What tells recordings apart: shapes, all arguments that are no tensors, and what is read from outside."""
+        key: list[Any] = [isinstance(function.settings.steepness, Tensor)]
+        key.extend(_identity(value) for reader in self._outside for value in dynamo.unfolded(reader()))
+        key.extend(_identity(value) for value in function.settings.variables.values())
         for leaf, batched in zip(batch.leaves, batch.batched, strict=True):
             if isinstance(leaf, Tensor):
-                if not leaf.dtype.is_floating_point:
-                    raise TypeError(f"softly.relax: a tape takes floating-point tensors, got {leaf.dtype}.")
-                flat = batch._flat(leaf) if batched else leaf.expand(batch.size, *leaf.shape)
-                leaves.append(flat.to(batch.dtype))
-                key.append((tuple(flat.shape[1:]), batched))
+                key.append((tuple(leaf.shape[batch.dims :] if batched else leaf.shape), batched))
             else:
                 if leaf.__hash__ is None:
                     kind = type(leaf).__name__
                     raise TypeError(f"softly.relax: a tape can't tell recordings apart by an argument of type {kind}.")
                 key.append((type(leaf), leaf))
-        if not leaves:
-            raise TypeError("softly.relax: a tape needs at least one tensor.")
-        whole = (tuple(key), batch.structure, batch.dtype)
-        if whole not in self._recordings:
-            self._recordings[whole] = self._record(batch, leaves)
+        return tuple(key), batch.structure, batch.dtype
+
+    def watch(self, function: Any) -> None:
+        """Look up once more what is read from outside: by another function in the place of one, it may be another."""
+        self._outside = function._readers()
+
+    def known(self, batch: Any, function: Any) -> Recording | None:
+        """The recording for a batch, if there is one."""
+        return self._recordings.get(self.key(batch, function))
+
+    def recording(
+        self, batch: Any, function: Any, instructions: int | None = None, iterations: int | None = None
+    ) -> Recording:
+        """The recording for a batch; made if there is none, of so many instructions and iterations at most."""
+        found = self.known(batch, function)
+        if found is None:
+            self.watch(function)
+            found = self.known(batch, function)
+        if found is None:
+            found = self._recordings[self.key(batch, function)] = self._record(
+                batch, function, instructions, iterations
+            )
             # What the key knows by its place in memory has to keep that place.
-            self._kept.extend(v for v in dynamo.watched(self._readers()) if isinstance(v, Tensor))
-        rows = torch.cat([leaf.reshape(batch.size, -1) for leaf in leaves], 1).t()
-        return self._recordings[whole](rows, batch.shape)
+            self._kept.extend(v for reader in self._outside for v in dynamo.unfolded(reader()))
+        return found
 
-    def _readers(self) -> tuple[Any, ...]:
-        """What reads what the program reads from outside: the numbers there are part of a recording."""
-        if self._outside is None:
-            self._outside = self.function._readers()
-        return self._outside
-
-    def _record(self, batch: Any, leaves: list[Tensor]) -> _Recording:
+    def _record(self, batch: Any, function: Any, instructions: int | None, iterations: int | None) -> Recording:
+        leaves, steepness = _floating(batch), function.settings.steepness
+        if isinstance(steepness, Tensor) and steepness.numel() != 1:
+            raise TypeError(f"softly.relax: a tape needs one steepness, got {tuple(steepness.shape)}.")
         taken = {s for leaf in leaves for s in leaf.shape[1:]}
         # A prime that no dimension is a multiple of tells the batch from all others.
         count = next(p for p in (61, 67, 71, 73, 79, 83, 89, 97, 101) if not any(s and s % p == 0 for s in taken))
-        examples = [torch.rand(count, *leaf.shape[1:], dtype=leaf.dtype) + 0.5 for leaf in leaves]
-        with torch.no_grad(), Recorder(count, RULES) as recorder:
-            for example in examples:
+        most = function.settings.max_iterations
+        most = most if iterations is None else min(most, iterations)
+        # Whatever holds where it is called for the first time, a recording is for all calls.
+        with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
+            draw = torch.Generator().manual_seed(0)
+            examples = [torch.rand(count, *leaf.shape[1:], dtype=leaf.dtype, generator=draw) + 0.5 for leaf in leaves]
+            steep = torch.full((), float(steepness), dtype=batch.dtype)
+            settings = dataclasses.replace(function.settings, steepness=steep, max_iterations=most)
+            recorder = Recorder(count, RULES, instructions)
+            for example in (*examples, steep):
                 recorder.follow(example)
             try:
-                result = self.function._trace(batch, examples, count)
+                with recorder:
+                    result, engine = function._trace(batch, examples, count, settings)
             except RecordingError as error:
-                raise TypeError(f"softly.relax: {self.function.__name__} can't be recorded: {error}.") from None
+                raise TypeError(f"softly.relax: {function.__name__} can't be recorded: {error}.") from None
             results, structure = _pytree.tree_flatten(result)
-            return _Recording(recorder, results, structure)
+            learned = isinstance(steepness, Tensor)
+            return Recording(recorder, results, structure, learned=learned, trusting=engine.trusting)
+
+
+def _floating(batch: Any) -> list[Tensor]:
+    """The tensors of a batch, each with the batch in front."""
+    leaves = []
+    for leaf, batched in zip(batch.leaves, batch.batched, strict=True):
+        if isinstance(leaf, Tensor):
+            if not leaf.dtype.is_floating_point:
+                raise TypeError(f"softly.relax: a tape takes floating-point tensors, got {leaf.dtype}.")
+            leaves.append((batch._flat(leaf) if batched else leaf.expand(batch.size, *leaf.shape)).to(batch.dtype))
+    if not leaves:
+        raise TypeError("softly.relax: a tape needs at least one tensor.")
+    return leaves

@@ -920,6 +920,20 @@ COMPILED = {
                 m = M(softly.relax(h, steepness=s))
                 same(compiled(m)(x), m(x))
     """,
+    "a module whose forward is relaxed": """
+        class M(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.k = 2.0
+                self.w = torch.nn.Parameter(torch.tensor([0.5]))
+            @softly.relax
+            def forward(self, v):
+                return self.k * v if v > self.w[0] else -v
+        m = M()
+        c = torch.compile(m)
+        for m.k in (2.0, 3.0, 5.0):
+            same(c(x), m(x))
+    """,
     "a closure": """
         def make(k):
             return softly.relax(lambda v: k * v if v > 0 else 0.0)

@@ -328,3 +328,24 @@ def test_half_precision_and_empty_batches():
 def test_numbers_alone_run_as_they_are():
     assert softly.relax(sign)(2.0) == 1.0
     assert math.isclose(softly.relax(textbook.horner)([1.0, 2.0], 3.0), 5.0)
+
+
+class Stretch:
+    factor = 3.0
+
+    @softly.relax
+    def scaled(self, v):
+        return v * self.factor if v > 0 else -v
+
+    @softly.relax
+    def both(self, x):
+        scaled = self.scaled
+        return self.scaled(x) + scaled(x) if x > 1 else 0.0
+
+
+def test_relaxed_methods_call_relaxed_methods():
+    x = torch.tensor([2.0, -3.0, 4.0])
+    stretch = Stretch()
+    torch.testing.assert_close(stretch.scaled(x), torch.tensor([6.0, 3.0, 12.0]), atol=1e-3, rtol=0)
+    torch.testing.assert_close(stretch.both(x), torch.tensor([12.0, 0.0, 24.0]), atol=1e-2, rtol=0)
+    assert "self.factor" in str(stretch.scaled.program)

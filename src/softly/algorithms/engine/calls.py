@@ -112,10 +112,10 @@ class Calls:
         intrinsic = INTRINSICS.get(function) if _hashable(function) else None
         if intrinsic is not None:
             return intrinsic(engine, *args, **kwargs)
-        if hasattr(function, "__relaxed_call__") and not isinstance(function, type):
-            return function.__relaxed_call__(engine, args, kwargs)
         if isinstance(function, MethodType):
             return self._bound(function, args, kwargs)
+        if hasattr(function, "__relaxed_call__") and not isinstance(function, type):
+            return function.__relaxed_call__(engine, args, kwargs)
         if isinstance(function, torch.nn.Module):
             return self._module(function, args, kwargs)
         if isinstance(function, functools.partial):

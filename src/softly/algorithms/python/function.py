@@ -377,7 +377,19 @@ class RelaxedFunction:
         return _again, (self.__module__, self.__qualname__, {**options, **self._own()})
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        return self if instance is None else types.MethodType(self._method, instance)
+
+    @functools.cached_property
+    def _method(self) -> Callable[..., Any]:
+        """The function as one that a method can be of: the compiler wants to know the file that it is in."""
+
+        @functools.wraps(self, updated=())
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self(*args, **kwargs)
+
+        for name in ("program", "using", "hard", "tape", "trace", "__relaxed_call__"):
+            setattr(method, name, getattr(self, name))
+        return method
 
     def __repr__(self) -> str:
         how = ", on a tape" if self._taped and self._taping.used else ""

@@ -213,7 +213,7 @@ class Array:
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
             dense = part.tensor()
-            found = self.engine.wrap(self.engine.contract(dense, weights))
+            found = self.engine.wrap(self.engine.positions.contract(dense, weights))
             if isinstance(found, Number):
                 found.whole = not dense.dtype.is_floating_point
             return found
@@ -227,7 +227,7 @@ class Array:
             raise self.engine.error(IndexError, str(error)) from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        write, store = self.engine.write, self.store
+        write, store = self.engine.journals.write, self.store
         key = key if type(key) is tuple else (key,)
         position = self._cell(key)
         if position is not None:
@@ -236,7 +236,7 @@ class Array:
         key = tuple([raw(k) for k in key])
         if any(isinstance(k, (Tensor, Categorical)) for k in key):
             part, weights = self._relaxed(key)
-            mixed = self.engine.spread(part.tensor(), weights, value)
+            mixed = self.engine.positions.spread(part.tensor(), weights, value)
             for position, cell in zip(part.positions.ravel().tolist(), mixed.flatten(1).unbind(1), strict=True):
                 write(store, position, cell)
             return
@@ -368,7 +368,7 @@ def _binary(name: str) -> None:
 
 def _comparison(name: str, symbol: str) -> None:
     def compare(self: Any, other: Any) -> Any:
-        return self.engine.compare(symbol, self, other)
+        return self.engine.conditions.compare(symbol, self, other)
 
     for cls in (Array, Categorical):
         setattr(cls, f"__{name}__", compare)

@@ -144,12 +144,12 @@ class Calls:
     def _remember(self, value: Any, depth: int = 4) -> None:
         engine = self.engine
         if isinstance(value, MUTABLE):
-            engine.remember(value)
+            engine.journals.remember(value)
             if depth:
                 for entry in value.values() if isinstance(value, dict) else value:
                     self._remember(entry, depth - 1)
         elif has_attributes(value) and depth:
-            engine.remember(vars(value))
+            engine.journals.remember(vars(value))
             for entry in vars(value).values():
                 self._remember(entry, depth - 1)
 
@@ -200,7 +200,9 @@ class Calls:
             raise self.refusal(function, f" and can't be lowered ({_reason(lowered)})") from lowered
         if lowered.infinite:
             engine.guard()
-        return engine.invoke(lambda: lowered.function(engine, *args, **kwargs), function.__name__, lowered.straight)
+        return engine.control.invoke(
+            lambda: lowered.function(engine, *args, **kwargs), function.__name__, lowered.straight
+        )
 
     def _bound(self, method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         engine, function, owner = self.engine, method.__func__, method.__self__
@@ -253,7 +255,7 @@ class Calls:
                 TypeError, f"{name}() changes a tensor in place, behind the program's back; write x[...] = value"
             )
         if name in ("argmax", "argmin") and len(args) == 1 and not kwargs:
-            return engine.arg_extreme(args[0], 1 if name == "argmax" else -1)
+            return engine.conditions.arg_extreme(args[0], 1 if name == "argmax" else -1)
         if name in ("all", "any") and isinstance(args[0], Array):
             return self.all_any(name, *args, **kwargs)
         if name == "where" and len(args) == 3:
@@ -266,7 +268,7 @@ class Calls:
         if name in ("floor", "ceil", "round", "trunc") and len(args) == 1 and not kwargs:
             return getattr(engine.rounding, name)(args[0])
         if name in _PARTIAL and len(args) == 1:
-            return engine.elementwise(lambda x: function(engine.safe(x, _PARTIAL[name]), **kwargs), *args)
+            return engine.elementwise(lambda x: function(engine.control.safe(x, _PARTIAL[name]), **kwargs), *args)
         values = [*args, *kwargs.values()]
         if name in _ELEMENTWISE and not any(isinstance(v, (Array, Categorical, Choice, list, tuple)) for v in values):
             plain = [number(v) for v in args]
@@ -303,19 +305,21 @@ class Calls:
         if name in ("gcd", "lcm") and any(isinstance(v, Tensor) and v.is_floating_point() for v in values):
             raise self.refusal(function)
         if name in _PARTIAL and isinstance(values[0], Tensor):
-            values[0] = engine.safe(values[0], _PARTIAL[name])
+            values[0] = engine.control.safe(values[0], _PARTIAL[name])
         return engine.elementwise(substitute, *values)
 
     def _norm(self, name: str, args: tuple[Any, ...]) -> Any:
         engine = self.engine
         if name in ("fsum", "prod"):
-            entries = list(engine.iterate(args[0]))
+            entries = list(engine.access.iterate(args[0]))
             return functools.reduce(
                 operator.add if name == "fsum" else operator.mul, entries, 0.0 if name == "fsum" else 1
             )
         if name == "sumprod":
             return functools.reduce(operator.add, (a * b for a, b in zip(*args, strict=True)), 0)
-        parts = [a - b for a, b in zip(*map(engine.iterate, args), strict=True)] if name == "dist" else list(args)
+        parts = (
+            [a - b for a, b in zip(*map(engine.access.iterate, args), strict=True)] if name == "dist" else list(args)
+        )
         total = functools.reduce(operator.add, (p * p for p in parts))
         return engine.call(math.sqrt, total)
 
@@ -351,14 +355,14 @@ class Calls:
         engine, name = self.engine, getattr(function, "__name__", type(function).__name__)
         symbols = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
         if name in symbols:
-            return engine.compare(symbols[name], *args)
+            return engine.conditions.compare(symbols[name], *args)
         table: dict[str, Callable[..., Any]] = {
-            "getitem": engine.getitem,
-            "contains": lambda a, b: engine.contains(b, a),
-            "not_": engine.not_,
-            "truth": engine.truth,
-            "is_": engine.is_,
-            "itemgetter": lambda value: engine.getitem(value, function.__reduce__()[1][0]),
+            "getitem": engine.access.getitem,
+            "contains": lambda a, b: engine.conditions.contains(b, a),
+            "not_": engine.conditions.not_,
+            "truth": engine.conditions.truth,
+            "is_": engine.conditions.is_,
+            "itemgetter": lambda value: engine.access.getitem(value, function.__reduce__()[1][0]),
         }
         if name in table and (name != "itemgetter" or len(function.__reduce__()[1]) == 1):
             return table[name](*args)
@@ -390,7 +394,7 @@ def _extreme(engine: Any, name: str, values: tuple[Tensor, ...]) -> Tensor:
 
 def _opened(engine: Any, value: Any) -> Any:
     """An iterable that foreign code can take apart."""
-    return list(engine.iterate(value)) if isinstance(value, (list, Choice, Array)) else value
+    return list(engine.access.iterate(value)) if isinstance(value, (list, Choice, Array)) else value
 
 
 _helpers: WeakKeyDictionary[Callable[..., Any], Lowered | Exception] = WeakKeyDictionary()

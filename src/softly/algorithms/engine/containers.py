@@ -115,16 +115,16 @@ class Choice:
         self._refuse()
 
     def __iter__(self) -> Any:
-        return iter(self.engine.iterate(self))
+        return iter(self.engine.access.iterate(self))
 
     def __len__(self) -> int:
         self._refuse()
 
     def __getitem__(self, key: Any) -> Any:
-        return self.engine.getitem(self, key)
+        return self.engine.access.getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.engine.setitem(self, key, value)
+        self.engine.access.setitem(self, key, value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -132,13 +132,13 @@ class Choice:
         return self.engine.attribute(self, name)
 
     def __neg__(self) -> Any:
-        return self.engine.each(self, operator.neg)
+        return self.engine.control.each(self, operator.neg)
 
     def __hash__(self) -> int:
         self._refuse()
 
     def __eq__(self, other: object) -> Any:
-        return self.engine.compare("==", self, other)
+        return self.engine.conditions.compare("==", self, other)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -150,10 +150,10 @@ class Choice:
 
 def _binary(function: Callable[[Any, Any], Any]) -> None:
     def forward(self: Choice, other: Any) -> Any:
-        return self.engine.each(self, lambda option: function(option, other))
+        return self.engine.control.each(self, lambda option: function(option, other))
 
     def backward(self: Choice, other: Any) -> Any:
-        return self.engine.each(self, lambda option: function(other, option))
+        return self.engine.control.each(self, lambda option: function(other, option))
 
     name = function.__name__.strip("_")
     setattr(Choice, f"__{name}__", forward)

@@ -10,286 +10,46 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from softly.algorithms.engine.arrays import Array, Categorical, Undefined, number
-from softly.algorithms.engine.containers import Choice, torn
-from softly.algorithms.engine.joining import DEAD, Joining, Mass
+from softly.algorithms.engine.containers import Choice
 from softly.algorithms.engine.journals import Journal, Names
 from softly.algorithms.engine.numbers import Answer, Number, is_whole
-from softly.algorithms.engine.settings import Settings
+from softly.algorithms.engine.protocol import Run
+from softly.algorithms.engine.regions import DEAD, NO, YES, Aside, Branch, Call, Loop, Mass, Paths, Region, Span
 
 
-class Region:
-    """A stretch of a path; ``mass`` is how much of what began it is still on it.
+class Control:
+    """The control flow of one run."""
 
-    ``journaled`` tells whether there is a journal for what is written in it, ``since`` when it began.
-    """
-
-    __slots__ = ("mass", "since")
-    journaled = True
-
-    def __init__(self, engine: Engine) -> None:
-        self.mass: Mass = None
-        self.since = engine.serial
-        engine.serial += 1
-
-
-class HardBranch:
-    """A branch whose condition was hard, or all but certain for the whole batch."""
-
-    __slots__ = ("ways",)
-
-    def __init__(self, way: bool) -> None:
-        self.ways = (way,)
-
-    def __iter__(self) -> Iterator[bool]:
-        return iter(self.ways)
-
-    @staticmethod
-    def end(names: Names) -> Names:
-        return names
-
-
-class Span:
-    """A range with relaxed bounds, and the hard one that holds it."""
-
-    __slots__ = ("entries", "start", "step", "stop")
-
-    def __init__(self, start: Any, stop: Any, step: int, entries: range) -> None:
-        self.start, self.stop, self.step, self.entries = start, stop, step, entries
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.entries)
-
-
-YES, NO = HardBranch(True), HardBranch(False)
-
-
-class Branch(Region):
-    """Both ways of a relaxed condition: each is run from the state at the beginning, then they are joined."""
-
-    __slots__ = ("condition", "engine", "entry", "first", "labels", "p", "way")
-
-    def __init__(self, engine: Engine, p: Tensor, entry: Names, labels: tuple[str, ...], condition: Any = None) -> None:
-        self.mass, self.since = None, engine.serial
-        self.engine, self.p, self.entry, self.labels, self.condition = engine, p, entry, labels, condition
-        self.first: Any = None
-        self.way = True
-
-    def __iter__(self) -> Iterator[bool]:
-        engine = self.engine
-        for self.way in (True, False):
-            self.mass = None
-            engine.serial += 1
-            engine.regions.append(self)
-            engine.journals.append(Journal())
-            yield self.way
-
-    def end(self, names: Names) -> Names:
-        engine = self.engine
-        journal = engine.journals.pop()
-        engine.regions.pop()
-        written = engine.contents([journal])
-        names = engine.hold(names)
-        journal.undo()
-        if self.first is None:
-            self.first = (self.mass, names, written)
-            return self.entry
-        return engine.join_branches(self.p, self.first, (self.mass, names, written), self.labels, self.since)
-
-
-class Aside(Region):
-    """The second operand of an ``and`` or ``or``, which counts with the probability that it is asked for."""
-
-    __slots__ = ("condition", "p", "way")
-    journaled = False
-
-    def __init__(self, engine: Engine, p: Tensor, way: bool, condition: Any) -> None:
-        super().__init__(engine)
-        self.p, self.way, self.condition = p, way, condition
-
-
-class Loop(Region):
-    """A loop that can be left with some probability, at each iteration or by a jump."""
-
-    __slots__ = ("count", "engine", "exits", "iteration", "labels", "lossy", "skipped")
-
-    def __init__(self, engine: Engine, labels: tuple[str, ...], lossy: bool) -> None:
-        super().__init__(engine)
-        self.engine, self.labels, self.lossy = engine, labels, lossy
-        self.exits: list[tuple[Mass, Names, dict[Any, Any]]] = []
-        self.count = 0
-        self.iteration: Region | None = None
-        self.skipped: list[tuple[Mass, Names, dict[Any, Any]]] = []
-        engine.regions.append(self)
-        engine.journals.append(Journal())
-
-    @property
-    def alive(self) -> bool:
-        return self.mass is not DEAD
-
-    def leave(self, mass: Mass, names: Names) -> None:
-        """Let a mass go to what follows the loop, with the state of now."""
-        if mass is not DEAD:
-            self.exits.append((mass, self.engine.hold(names), self.engine.snapshot(self)))
-
-    def finish(self, names: Names) -> None:
-        """Nothing is left to iterate over."""
-        self.leave(self.mass, names)
-        self.mass = DEAD
-
-    def test(self, condition: Any, names: Names) -> bool:
-        """Whether to run another iteration of a ``while``."""
-        engine = self.engine
-        self.count += 1
-        if isinstance(condition, Answer):
-            condition = condition.tensor
-        if not isinstance(condition, Tensor):
-            if condition and (self.mass is None or self.count <= engine.settings.max_iterations):
-                return True
-            if condition:
-                engine.warn_leftover(self.mass)
-            self.finish(names)
-            return False
-        if engine.paths is not None:
-            if engine.choose(condition) and self.count <= engine.settings.max_iterations:
-                return True
-            self.finish(names)
-            return False
-        tolerance = engine.settings.tolerance
-        going = engine.times(self.mass, condition)
-        over = self.count > engine.settings.max_iterations
-        most, least = engine.range(going)
-        if not engine.static and tolerance > 0:
-            # Each example goes on or ends by itself, as it would without the others.
-            if self.mass is not None:
-                # With a gradient an operation costs more than to see that it isn't needed.
-                if not condition.requires_grad or engine.range(condition)[0] >= 1.0 - tolerance:
-                    going = torch.where(condition < 1.0 - tolerance, going, self.mass)
-            elif most >= 1.0 - tolerance:
-                going = torch.where(going < 1.0 - tolerance, going, 1.0)
-            if least <= tolerance:
-                going = torch.where(going > tolerance, going, 0.0)
-            least = 1.0 if self.mass is None and least >= 1.0 - tolerance else least
-        if over or most <= tolerance:
-            if over:
-                engine.warn_leftover(going)
-            self.finish(names)
-            return False
-        if least < 1.0:
-            self.leave(engine.complement(going) if self.mass is None else self.mass - going, names)
-            self.mass = going
-        return True
-
-    def begin(self) -> None:
-        """An iteration that can be continued early begins."""
-        self.iteration, self.skipped = Region(self.engine), []
-        self.engine.regions.append(self.iteration)
-        self.engine.journals.append(Journal())
-
-    def close(self, names: Names) -> Names:
-        """An iteration ends: what was continued early joins the rest."""
-        engine, region = self.engine, self.iteration
-        assert region is not None
-        exits = self.skipped
-        if region.mass is not DEAD:
-            exits = [*exits, (region.mass, engine.hold(names), engine.snapshot(region))]
-        engine.regions.pop()
-        names, mass = engine.join_exits(exits, names, self.labels, True, region.since)
-        self.mass = engine.times(self.mass, mass)
-        return names
-
-    def end(self, names: Names) -> Names:
-        engine = self.engine
-        engine.regions.pop()
-        names, mass = engine.join_exits(self.exits, names, self.labels, self.lossy, self.since)
-        parent = engine.regions[-1]
-        parent.mass = engine.times(parent.mass, mass)
-        return names
-
-
-class Call(Region):
-    """The activation of a function: its returns, with their masses; ``lossy`` if some mass went into exceptions."""
-
-    __slots__ = ("journaled", "lossy", "returns")
-
-    def __init__(self, engine: Engine, straight: bool) -> None:
-        super().__init__(engine)
-        self.journaled = not straight
-        self.returns: list[tuple[Mass, Any, dict[Any, Any]]] = []
-        self.lossy = False
-
-
-class Paths:
-    """Runs a block once for every path through its conditions, each from the same state."""
-
-    def __init__(self, engine: Engine, entry: Names, labels: tuple[str, ...]) -> None:
-        self.engine, self.entry, self.labels = engine, entry, labels
-        self.loop: Loop | None = None
-
-    def __iter__(self) -> Iterator[None]:
-        engine = self.engine
-        if engine.paths is not None:  # already on a single path
-            yield
-            return
-        pending: list[list[bool]] = [[]]
-        self.loop = Loop(engine, self.labels, lossy=True)
-        count = 0
-        while pending:
-            count += 1
-            if count > engine.settings.max_paths:
-                raise engine.error(
-                    ValueError, f"an unmerged block has more than max_paths={engine.settings.max_paths} paths"
-                )
-            engine.paths, engine.taken, engine.pending = pending.pop(), [], pending
-            self.loop.mass = None
-            yield
-            engine.paths = None
-
-    def end(self, names: Names) -> Names:
-        if self.loop is None:
-            return names
-        self.loop.leave(self.loop.mass, names)
-        self.engine.journals[-1].undo()
-        return self.entry
-
-    def join(self, names: Names) -> Names:
-        return names if self.loop is None else self.loop.end(names)
-
-
-class Engine(Joining):
-    """One run of a program over a batch; its arguments are those of `Values`."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, engine: Run) -> None:
+        self.engine = engine
+        self.regions: list[Any] = []
+        self.depth = 0  # of calls
         self.paths: list[bool] | None = None
         self.taken: list[bool] = []
         self.pending: list[list[bool]] = []
         self.warned = False
-        self.running: dict[Any, Settings] = {}
 
     def snapshot(self, region: Region) -> dict[Any, Any]:
         """What was written since a region began."""
         depth = next(i for i in range(len(self.regions) - 1, -1, -1) if self.regions[i] is region)
         outer = sum(1 for r in self.regions[:depth] if r.journaled)
-        return self.contents(self.journals[outer:])
-
-    # Probabilities -----------------------------------------------------------------------------------------------
+        return self.engine.journals.contents(self.engine.journals[outer:])
 
     def mass(self, target: Region) -> Mass:
         """The probability of being here after the beginning of ``target``."""
         total: Mass = None
         for region in reversed(self.regions):
-            total = self.times(total, region.mass)
+            total = self.engine.joins.times(total, region.mass)
             if region is target:
                 return total
             if isinstance(region, (Branch, Aside)):
-                total = self.times(total, region.p if region.way else self.complement(region.p))
+                total = self.engine.joins.times(total, region.p if region.way else self.engine.complement(region.p))
         raise AssertionError("a jump out of a region that isn't there")
 
     @property
@@ -301,22 +61,22 @@ class Engine(Joining):
         """The probability of being here."""
         total: Mass = None
         for region in self.regions:
-            total = self.times(total, region.mass)
+            total = self.engine.joins.times(total, region.mass)
             if isinstance(region, (Branch, Aside)):
-                total = self.times(total, region.p if region.way else self.complement(region.p))
+                total = self.engine.joins.times(total, region.p if region.way else self.engine.complement(region.p))
         return total
 
     def negligible(self) -> bool:
         """Whether hardly any example is on this path, so that it can be forgotten."""
         mass = self.presence()
-        if self.static or mass is None or mass is DEAD or self.range(mass)[0] > self.settings.tolerance:
+        if self.engine.static or mass is None or mass is DEAD or self.range(mass)[0] > self.engine.settings.tolerance:
             return False
         next(r for r in reversed(self.regions) if isinstance(r, Call)).lossy = True
         return True
 
     def here(self) -> Tensor:
         """Which examples the plain program would bring here: a bool tensor (batch,)."""
-        found = torch.ones(self.batch, dtype=torch.bool, device=self.device)
+        found = torch.ones(self.engine.batch, dtype=torch.bool, device=self.engine.device)
         for region in self.regions:
             if isinstance(region, (Branch, Aside)):
                 condition = region.condition
@@ -330,23 +90,23 @@ class Engine(Joining):
 
     def safe(self, operand: Any, bad: Callable[[Tensor], Tensor]) -> Any:
         if not isinstance(operand, Tensor) or operand.ndim == 0 or not self.uncertain:
-            if self.static and self.uncertain:
-                self.guard()
+            if self.engine.static and self.uncertain:
+                self.engine.guard()
             return operand
         wrong = bad(operand.detach())
-        if not self.static and not bool(wrong.any()):
+        if not self.engine.static and not bool(wrong.any()):
             return operand
-        self.guard()
+        self.engine.guard()
         mass = self.presence()
         if mass is None or mass is DEAD:
             return operand
-        nobody = mass.detach() <= self.settings.tolerance
+        nobody = mass.detach() <= self.engine.settings.tolerance
         nobody = nobody.reshape(nobody.shape + (1,) * (operand.ndim - nobody.ndim))
         return torch.where(wrong & nobody, torch.ones_like(operand), operand)
 
     def range(self, p: Tensor) -> tuple[float, float]:
         """The largest and the smallest probability in the batch; as if uncertain where nothing may depend on data."""
-        if self.static:
+        if self.engine.static:
             return 1.0, 0.0
         if p.numel() == 0:
             return 0.0, 1.0
@@ -354,14 +114,15 @@ class Engine(Joining):
         return float(high), float(low)
 
     def warn_leftover(self, mass: Mass) -> None:
-        if self.warned or self.trusts():
+        if self.warned or self.engine.trusts():
             return
         left = 1.0 if mass is None else float(mass.detach().max())
-        if left > self.settings.tolerance:
+        if left > self.engine.settings.tolerance:
             self.warned = True
             warnings.warn(
-                f"softly.relax: a while loop was cut off after max_iterations={self.settings.max_iterations}, with "
-                f"up to {left:.3g} of the probability left; it counts for the last state.",
+                "softly.relax: a while loop was cut off after "
+                f"max_iterations={self.engine.settings.max_iterations}, "
+                f"with up to {left:.3g} of the probability left; it counts for the last state.",
                 stacklevel=2,
             )
 
@@ -369,11 +130,11 @@ class Engine(Joining):
         """Which way the single path goes that is being followed."""
         assert self.paths is not None
         high, low = self.range(p)
-        if high <= self.settings.tolerance or low >= 1.0 - self.settings.tolerance:
+        if high <= self.engine.settings.tolerance or low >= 1.0 - self.engine.settings.tolerance:
             self.skip(p)
-            return high > self.settings.tolerance
-        tolerance = self.settings.tolerance
-        if not self.static and tolerance > 0:
+            return high > self.engine.settings.tolerance
+        tolerance = self.engine.settings.tolerance
+        if not self.engine.static and tolerance > 0:
             p = torch.where(p <= tolerance, 0.0, torch.where(p >= 1.0 - tolerance, 1.0, p))
         step = len(self.taken)
         way = self.paths[step] if step < len(self.paths) else True
@@ -381,43 +142,8 @@ class Engine(Joining):
             self.pending.append([*self.taken, False])
         self.taken.append(way)
         region = self.regions[-1]
-        region.mass = self.times(region.mass, p if way else self.complement(p))
+        region.mass = self.engine.joins.times(region.mass, p if way else self.engine.complement(p))
         return way
-
-    # Control flow ------------------------------------------------------------------------------------------------
-
-    def truth(self, value: Any) -> Any:
-        """A bool, or the probability that a value is true."""
-        kind = type(value)
-        if kind is Answer or kind is bool:
-            return value
-        if not isinstance(value, (Tensor, Number, Categorical, Array, Undefined, Choice)):
-            broken = torn(value)
-            if broken is not None:
-                broken.fail()
-            return bool(value)
-        if isinstance(value, Choice):
-            return self.each(value, self.truth)
-        value = number(value)
-        if not isinstance(value, Tensor):
-            return bool(value)  # which raises
-        if value.dtype == torch.bool:
-            return self.answer_of(value.to(self.dtype))
-        if self.typed:
-            return self.compare("!=", Number(self, value), 0)
-        if self.settings.hard:
-            return (value != 0).to(self.dtype)
-        high, low = self.range(value)
-        if low < -1e-5 or high > 1.0 + 1e-5:
-            raise self.error(
-                ValueError,
-                f"the truth of a relaxed value is a probability in [0, 1], got {low:.4g} to {high:.4g}; "
-                "compare it, as in `x != 0`",
-            )
-        return value
-
-    def answer_of(self, p: Tensor) -> Any:
-        return Answer(self, p) if self.typed else p
 
     def each(self, choice: Choice, action: Callable[[Any], Any]) -> Any:
         """Do the same to each of the collections that a branch chose from, and join what it gives."""
@@ -429,9 +155,9 @@ class Engine(Joining):
             if i == len(options) - 1:
                 return action(option)
             share = weight if left is None else torch.where(left > 0, weight / torch.where(left > 0, left, 1.0), 0.0)
-            rest = self.complement(weight) if left is None else left - weight
+            rest = self.engine.complement(weight) if left is None else left - weight
             return self.conditional(
-                Answer(self, share.clamp(0.0, 1.0)), lambda: action(option), lambda: among(i + 1, rest), True
+                Answer(self.engine, share.clamp(0.0, 1.0)), lambda: action(option), lambda: among(i + 1, rest), True
             )
 
         return among(0, left)
@@ -450,7 +176,7 @@ class Engine(Joining):
         if type(condition) is Answer:
             p = condition.tensor
             if not check and self.paths is None:
-                return Branch(self, p if p.ndim else self.column(p), entry, labels, condition)
+                return Branch(self.engine, p if p.ndim else self.engine.column(p), entry, labels, condition)
         elif isinstance(condition, Tensor):
             p = condition
         else:
@@ -459,38 +185,38 @@ class Engine(Joining):
             return YES if self.choose(p) else NO
         if check:
             high, low = self.range(p)
-            tolerance = self.settings.tolerance
+            tolerance = self.engine.settings.tolerance
             if low >= 1.0 - tolerance or high <= tolerance:
                 self.skip(p)
                 return YES if high > tolerance else NO
-            if not self.static and (low <= tolerance or high >= 1.0 - tolerance):
+            if not self.engine.static and (low <= tolerance or high >= 1.0 - tolerance):
                 # For each example as if it were alone.
                 p = torch.where(p <= tolerance, 0.0, torch.where(p >= 1.0 - tolerance, 1.0, p))
-        return Branch(self, self.column(p), entry, labels, condition)
+        return Branch(self.engine, self.engine.column(p), entry, labels, condition)
 
     def skip(self, p: Tensor) -> None:
         """Remember a condition that was all but certain, so that results still have a gradient, if only 0."""
-        if self.anchor is None and p.requires_grad:
-            self.anchor = p
+        if self.engine.anchor is None and p.requires_grad:
+            self.engine.anchor = p
 
     def span(self, *bounds: Any) -> Any:
         """The range of a ``for``; relaxed ints as its bounds make a relaxed one."""
         if set(map(type, bounds)) == {int}:
             return range(*bounds)
         if not any(isinstance(b, Number) for b in bounds):
-            return self.call(range, *bounds)
+            return self.engine.call(range, *bounds)
         start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         step = bounds[2] if len(bounds) == 3 else 1
         whole = all(is_whole(b) for b in (start, stop)) and type(step) is int and abs(step) == 1
-        if self.static or not whole or self.paths is not None:
-            return self.call(range, *bounds)  # which raises
-        ends = [v.tensor.detach() if isinstance(v, Number) else self.constant(v) for v in (start, stop)]
+        if self.engine.static or not whole or self.paths is not None:
+            return self.engine.call(range, *bounds)  # which raises
+        ends = [v.tensor.detach() if isinstance(v, Number) else self.engine.constant(v) for v in (start, stop)]
         low, high = sorted(ends, key=lambda t: float(t.sum())) if step < 0 else ends
         first, last = math.floor(float(low.min())), math.ceil(float(high.max()))
-        if last - first > self.settings.max_iterations:
-            raise self.error(
+        if last - first > self.engine.settings.max_iterations:
+            raise self.engine.error(
                 ValueError,
-                f"a loop over a relaxed range of {last - first}; max_iterations={self.settings.max_iterations}",
+                f"a loop over a relaxed range of {last - first}; max_iterations={self.engine.settings.max_iterations}",
             )
         return Span(start, stop, step, range(first, last) if step > 0 else range(last, first, -1))
 
@@ -504,12 +230,12 @@ class Engine(Joining):
         if type(span) is not Span:
             return YES
         within = (">=", "<") if span.step > 0 else ("<=", ">")
-        begun = self.compare(within[0], i, span.start)
-        inside = self.compare(within[1], i, span.stop)
+        begun = self.engine.conditions.compare(within[0], i, span.start)
+        inside = self.engine.conditions.compare(within[1], i, span.stop)
         if isinstance(begun, bool) or isinstance(inside, bool):
             known, other = (begun, inside) if isinstance(begun, bool) else (inside, begun)
             return self.branch(other if known else False, entry, labels, True)
-        both = Answer(self, begun.tensor * inside.tensor, ("and", begun, inside))
+        both = Answer(self.engine, begun.tensor * inside.tensor, ("and", begun, inside))
         return self.branch(both, entry, labels, True)
 
     @property
@@ -517,10 +243,10 @@ class Engine(Joining):
         return self.regions[-1].mass is not DEAD
 
     def loop(self, labels: tuple[str, ...], lossy: bool) -> Loop:
-        return Loop(self, labels, lossy)
+        return Loop(self.engine, labels, lossy)
 
     def unmerged(self, entry: Names, labels: tuple[str, ...]) -> Paths:
-        return Paths(self, entry, labels)
+        return Paths(self.engine, entry, labels)
 
     def break_(self, loop: Loop, names: Names) -> None:
         loop.leave(self.mass(loop), names)
@@ -528,14 +254,16 @@ class Engine(Joining):
 
     def continue_(self, loop: Loop, names: Names) -> None:
         assert loop.iteration is not None
-        loop.skipped.append((self.mass(loop.iteration), self.hold(names), self.snapshot(loop.iteration)))
+        loop.skipped.append(
+            (self.mass(loop.iteration), self.engine.journals.hold(names), self.snapshot(loop.iteration))
+        )
         self.regions[-1].mass = DEAD
 
     def raises(self) -> bool:
         """Whether to raise an exception: if the plain program would. Otherwise the path ends here, and is forgotten."""
         mass = self.presence()
-        if mass is None or (not self.trusts() and bool(self.here().any())):
-            self.describing = True
+        if mass is None or (not self.engine.trusts() and bool(self.here().any())):
+            self.engine.describing = True
             return True
         self.regions[-1].mass = DEAD
         next(r for r in reversed(self.regions) if isinstance(r, Call)).lossy = True
@@ -555,23 +283,23 @@ class Engine(Joining):
             self.regions.pop()
             if not region.journaled:
                 continue
-            journal = self.journals.pop()
-            if self.journals:
+            journal = self.engine.journals.pop()
+            if self.engine.journals:
                 for k, entry in journal.items():
-                    self.journals[-1].setdefault(k, entry)
+                    self.engine.journals[-1].setdefault(k, entry)
 
     def return_(self, value: Any) -> None:
         call = next(r for r in reversed(self.regions) if isinstance(r, Call))
         written = self.snapshot(call) if call.journaled else {}
-        call.returns.append((self.mass(call), self.held(value), written))
+        call.returns.append((self.mass(call), self.engine.journals.held(value), written))
         self.regions[-1].mass = DEAD
 
     def invoke(self, body: Callable[[], None], name: str, straight: bool = False) -> Any:
         """Run the body of a function and give what it returns; a ``straight`` one returns only at its end."""
-        call = Call(self, straight)
+        call = Call(self.engine, straight)
         self.regions.append(call)
         if call.journaled:
-            self.journals.append(Journal())
+            self.engine.journals.append(Journal())
         self.depth += 1
         body()
         self.depth -= 1
@@ -579,11 +307,33 @@ class Engine(Joining):
             call.returns.append((call.mass, None, self.snapshot(call) if call.journaled else {}))
         self.regions.pop()
         if straight and len(call.returns) == 1 and call.returns[0][0] is None:
-            return self.released(call.returns[0][1])
+            return self.engine.journals.released(call.returns[0][1])
         exits = [(mass, (value,), written) for mass, value, written in call.returns]
         if not call.journaled:
-            self.journals.append(Journal())
+            self.engine.journals.append(Journal())
         if not exits:
-            raise self.error(ValueError, f"{name} never returns")
-        (result,), _ = self.join_exits(exits, (None,), (f"{name}()",), call.lossy, call.since)
+            raise self.engine.error(ValueError, f"{name} never returns")
+        (result,), _ = self.engine.joins.join_exits(exits, (None,), (f"{name}()",), call.lossy, call.since)
         return result
+
+    def block(self, manager: Any, entry: Names, labels: tuple[str, ...]) -> Any:
+        """A ``with`` statement of a program."""
+        if not hasattr(manager, "__relaxed_block__"):
+            raise self.engine.error(
+                TypeError, "only softly.algorithms.steepness(...) and unmerged() can stand in a `with`"
+            )
+        return manager.__relaxed_block__(self.engine, entry, labels)
+
+    def closure(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """An inner function of a program."""
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return self.invoke(lambda: function(*args, **kwargs), name)
+
+        called.__name__ = name
+        return self.lowered(called)
+
+    def lowered(self, function: Any) -> Any:
+        """A function whose code is lowered already."""
+        function._softly_lowered = function
+        return function

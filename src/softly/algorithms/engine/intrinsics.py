@@ -23,7 +23,7 @@ from softly.algorithms.engine.protocol import Run
 
 
 def _entries(rt: Run, args: tuple[Any, ...]) -> list[Any]:
-    return rt.entries(args[0]) if len(args) == 1 else list(args)
+    return rt.access.entries(args[0]) if len(args) == 1 else list(args)
 
 
 def _extreme(sign: int) -> Callable[..., Any]:
@@ -55,7 +55,7 @@ def _extreme(sign: int) -> Callable[..., Any]:
             return Number(rt, rt.comparators.extreme(tensors, sign, steepness), all(map(is_whole, keys)))
         columns = torch.stack(rt.uniform([rt.column(t) for t in tensors]), -1)
         weights = rt.comparators.largest(columns, steepness)
-        (result,) = rt.join_values(list(weights.unbind(-1)), [[v] for v in values], (f"{plain.__name__}()",))
+        (result,) = rt.joins.join_values(list(weights.unbind(-1)), [[v] for v in values], (f"{plain.__name__}()",))
         return result
 
     return function
@@ -64,11 +64,11 @@ def _extreme(sign: int) -> Callable[..., Any]:
 def _by_comparison(rt: Run, values: list[Any], keys: list[Any], sign: int) -> Any:
     best, best_key = values[0], keys[0]
     for value, k in zip(values[1:], keys[1:], strict=True):
-        better = rt.truth(rt.compare(">" if sign > 0 else "<", k, best_key))
+        better = rt.conditions.truth(rt.conditions.compare(">" if sign > 0 else "<", k, best_key))
         if isinstance(better, bool):
             best, best_key = (value, k) if better else (best, best_key)
         else:
-            best, best_key = rt.mix(rt.column(better.tensor), [value, k], [best, best_key], ["an extreme"] * 2)
+            best, best_key = rt.joins.mix(rt.column(better.tensor), [value, k], [best, best_key], ["an extreme"] * 2)
     return best
 
 
@@ -81,7 +81,7 @@ def _abs(rt: Run, x: Any) -> Any:
 
 def relaxed_sorted(rt: Run, values: Any, *, key: Any = None, reverse: bool = False) -> Any:
     """``sorted``: neighbours are swapped with the probability of their being in the wrong order."""
-    entries = list(rt.iterate(values))
+    entries = list(rt.access.iterate(values))
     keys = entries if key is None else [rt.call(key, v) for v in entries]
     if not relaxed(keys):
         order = sorted(range(len(entries)), key=keys.__getitem__, reverse=reverse)
@@ -121,7 +121,7 @@ def _sorted_by(rt: Run, entries: list[Any], keys: Tensor, reverse: bool) -> Any:
             w, u, v = p.unsqueeze(1), ranked[i], ranked[i + 1]
             ranked[i], ranked[i + 1] = rt.comparators.mix(w, v, u), rt.comparators.mix(w, u, v)
     return rt.made_list(
-        [rt.join_values(list(row.unbind(1)), [[v] for v in entries], ("sorted()",))[0] for row in ranked]
+        [rt.joins.join_values(list(row.unbind(1)), [[v] for v in entries], ("sorted()",))[0] for row in ranked]
     )
 
 
@@ -129,7 +129,7 @@ def _sorted_sequences(rt: Run, entries: list[Any], keys: list[Any], reverse: boo
     n = len(entries)
     for layer in range(n):
         for i in range(layer % 2, n - 1, 2):
-            swap = rt.truth(rt.compare("<" if reverse else ">", keys[i], keys[i + 1]))
+            swap = rt.conditions.truth(rt.conditions.compare("<" if reverse else ">", keys[i], keys[i + 1]))
             if isinstance(swap, bool):
                 if swap:
                     entries[i : i + 2], keys[i : i + 2] = entries[i : i + 2][::-1], keys[i : i + 2][::-1]
@@ -137,7 +137,7 @@ def _sorted_sequences(rt: Run, entries: list[Any], keys: list[Any], reverse: boo
             p = rt.column(swap.tensor)
             before = [*entries[i : i + 2], *keys[i : i + 2]]
             after = [*entries[i : i + 2][::-1], *keys[i : i + 2][::-1]]
-            mixed = rt.mix(p, after, before, ["sorted()"] * 4)
+            mixed = rt.joins.mix(p, after, before, ["sorted()"] * 4)
             entries[i : i + 2], keys[i : i + 2] = mixed[:2], mixed[2:]
     return rt.made_list(entries)
 
@@ -145,14 +145,14 @@ def _sorted_sequences(rt: Run, entries: list[Any], keys: list[Any], reverse: boo
 def _sum(rt: Run, values: Any, start: Any = 0) -> Any:
     if isinstance(values, Array) and values.ndim == 1:
         return rt.number(values.tensor().sum(1)) + start
-    for value in rt.entries(values):
+    for value in rt.access.entries(values):
         start = start + value
     return start
 
 
 def _over(name: str) -> Callable[..., Any]:
     def function(rt: Run, values: Any) -> Any:
-        answers = [number(rt.truth(v)) for v in rt.iterate(values)]
+        answers = [number(rt.conditions.truth(v)) for v in rt.access.iterate(values)]
         result = rt.comparators.all(answers) if name == "all" else rt.comparators.any(answers)
         return Answer(rt, result) if isinstance(result, Tensor) else result
 
@@ -190,12 +190,12 @@ def _round(rt: Run, value: Any, digits: Any = None) -> Any:
 
 
 def _bool(rt: Run, value: Any = False) -> Any:
-    return rt.truth(value)
+    return rt.conditions.truth(value)
 
 
 def _len(rt: Run, value: Any) -> Any:
     if isinstance(value, Choice):
-        return rt.each(value, lambda option: _len(rt, option))
+        return rt.control.each(value, lambda option: _len(rt, option))
     own = getattr(type(value), "__len__", None)
     if rt.calls.lowerable(own):
         return rt.call(own, value)
@@ -203,38 +203,40 @@ def _len(rt: Run, value: Any) -> Any:
 
 
 def _list(rt: Run, values: Any = ()) -> Any:
-    return rt.made_list(rt.entries(values))
+    return rt.made_list(rt.access.entries(values))
 
 
 def _tuple(rt: Run, values: Any = ()) -> Any:
-    return tuple(rt.entries(values))
+    return tuple(rt.access.entries(values))
 
 
 def _dict(rt: Run, *args: Any, **kwargs: Any) -> Any:
-    entries = [intact(a) if isinstance(a, dict) else [tuple(rt.iterate(p)) for p in rt.iterate(a)] for a in args]
+    entries = [
+        intact(a) if isinstance(a, dict) else [tuple(rt.access.iterate(p)) for p in rt.access.iterate(a)] for a in args
+    ]
     return rt.made_dict(dict(*entries, **kwargs))
 
 
 def _set(plain: Any) -> Callable[..., Any]:
-    return lambda rt, values=(): plain(rt.iterate(values))
+    return lambda rt, values=(): plain(rt.access.iterate(values))
 
 
 def _enumerate(rt: Run, values: Any, start: int = 0) -> Iterator[Any]:
-    return enumerate(rt.iterate(values), start)
+    return enumerate(rt.access.iterate(values), start)
 
 
 def _zip(rt: Run, *values: Any, strict: bool = False) -> Iterator[Any]:
-    return zip(*(rt.iterate(v) for v in values), strict=strict)
+    return zip(*(rt.access.iterate(v) for v in values), strict=strict)
 
 
 def _map(rt: Run, function: Any, *values: Any) -> Any:
-    return rt.made_list([rt.call(function, *a) for a in zip(*(rt.iterate(v) for v in values), strict=False)])
+    return rt.made_list([rt.call(function, *a) for a in zip(*(rt.access.iterate(v) for v in values), strict=False)])
 
 
 def _filter(rt: Run, function: Any, values: Any) -> Any:
     kept = []
-    for value in rt.iterate(values):
-        answer = rt.truth(value if function is None else rt.call(function, value))
+    for value in rt.access.iterate(values):
+        answer = rt.conditions.truth(value if function is None else rt.call(function, value))
         if isinstance(answer, RELAXED):
             raise rt.error(TypeError, "filter() by a relaxed value; the length would depend on it: write a sum")
         if answer:
@@ -243,21 +245,21 @@ def _filter(rt: Run, function: Any, values: Any) -> Any:
 
 
 def _reversed(rt: Run, values: Any) -> Any:
-    return rt.made_list(list(rt.iterate(values))[::-1])
+    return rt.made_list(list(rt.access.iterate(values))[::-1])
 
 
 def _reduce(rt: Run, function: Any, values: Any, *start: Run) -> Any:
-    return functools.reduce(lambda a, b: rt.call(function, a, b), rt.iterate(values), *start)
+    return functools.reduce(lambda a, b: rt.call(function, a, b), rt.access.iterate(values), *start)
 
 
 def _accumulate(rt: Run, values: Any, function: Any = None, *, initial: Any = None) -> Any:
-    entries = list(rt.iterate(values))
+    entries = list(rt.access.iterate(values))
     step = (lambda a, b: a + b) if function is None else (lambda a, b: rt.call(function, a, b))
     return rt.made_list(itertools.accumulate(entries, step, initial=initial))
 
 
 def _next(rt: Run, iterator: Any, *default: Any) -> Any:
-    if rt.uncertain:
+    if rt.control.uncertain:
         raise rt.error(TypeError, "next() where it depends on a relaxed value; use an index")
     return next(iterator, *default)
 
@@ -376,7 +378,7 @@ INTRINSICS: dict[Any, Callable[..., Any]] = {
     map: _map,
     filter: _filter,
     reversed: _reversed,
-    iter: lambda rt, value: iter(rt.iterate(value)),
+    iter: lambda rt, value: iter(rt.access.iterate(value)),
     next: _next,
     isinstance: _isinstance,
     type: _type,

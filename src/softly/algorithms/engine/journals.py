@@ -11,7 +11,7 @@ from torch import Tensor
 from softly.algorithms.engine.arrays import Array, Store
 from softly.algorithms.engine.containers import SEQUENCES, Choice, Dict, List, relaxed
 from softly.algorithms.engine.numbers import Number, raw
-from softly.algorithms.engine.values import Values
+from softly.algorithms.engine.protocol import Run
 
 Names = tuple[Any, ...]
 
@@ -72,26 +72,26 @@ MUTABLE = (list, dict, set, collections.deque)
 _COLLECTIONS = {List, Dict, Array, list, dict, set, collections.deque, collections.Counter, collections.defaultdict}
 
 
-class Journals(Values):
-    """A run that can go back: one journal for every path that it is on."""
+class Journals(list[Journal]):
+    """One journal for every path that a run is on, so that it can go back."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.journals: list[Journal] = []
+    def __init__(self, engine: Run) -> None:
+        super().__init__()
+        self.engine = engine
 
     def write(self, container: Any, key: Any, value: Any) -> None:
         """Write one cell of a store, an entry of a list or of a dict."""
-        if self.journals:
-            journal, k = self.journals[-1], (id(container), key)
+        if self:
+            journal, k = self[-1], (id(container), key)
             if k not in journal and (id(container), WHOLE) not in journal:
                 journal[k] = (container, key, read(container, key))
-        if self.outside and id(container) in self.outside and relaxed(value):
+        if self.engine.outside and id(container) in self.engine.outside and relaxed(value):
             self.keep_inside(container)
         container[key] = raw(value) if type(container) is Store and type(value) is not Tensor else value
 
     def keep_inside(self, container: Any) -> None:
         """Refuse to leave relaxed values, or what depends on a branch, in a collection that belongs to others."""
-        raise self.error(
+        raise self.engine.error(
             TypeError,
             f"a {type(container).__name__} from outside of the program would keep what depends on relaxed values; "
             "make it in the program, and return it",
@@ -99,9 +99,9 @@ class Journals(Values):
 
     def remember(self, container: Any) -> None:
         """Note the content of a list, dict or set that is about to change its length."""
-        if not self.journals:
+        if not self:
             return
-        journal, k = self.journals[-1], (id(container), WHOLE)
+        journal, k = self[-1], (id(container), WHOLE)
         if k in journal:
             return
         old = container.copy()

@@ -105,8 +105,8 @@ class Methods:
         if not has_attributes(value) or own is not object.__setattr__ or hasattr(found, "__set__"):
             raise engine.error(TypeError, f"the attribute {name!r} of a {type(value).__name__} can't be written here")
         if id(vars(value)) not in engine.births and not dataclasses.is_dataclass(value) and relaxed(new):
-            engine.keep_inside(value)
-        engine.write(vars(value), name, new)
+            engine.journals.keep_inside(value)
+        engine.journals.write(vars(value), name, new)
 
     # Methods -----------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Methods:
         if isinstance(value, Undefined):
             value.fail()
         if kind is Choice:
-            return engine.each(value, lambda option: engine.method(option, name, *args, **kwargs))
+            return engine.control.each(value, lambda option: engine.method(option, name, *args, **kwargs))
         if isinstance(value, (Number, Categorical)):
             return self._number(engine.number(number(value)), name, args, kwargs)
         if kind is Array:
@@ -129,7 +129,7 @@ class Methods:
         if isinstance(value, super):
             return engine.call(getattr(value, name), *args, **kwargs)
         function = self.attribute(value, name) if has_attributes(value) else getattr(value, name)
-        if isinstance(value, (bytearray, memoryview)) and (relaxed(args) or engine.uncertain):
+        if isinstance(value, (bytearray, memoryview)) and (relaxed(args) or engine.control.uncertain):
             raise engine.error(TypeError, f"{name}() of a {kind.__name__} where it depends on relaxed values")
         return engine.call(function, *args, **kwargs)
 
@@ -139,7 +139,7 @@ class Methods:
         if name == "conjugate":
             return value
         if name == "is_integer":
-            return value.whole or engine.compare("==", value, Number(engine, value.tensor.detach().round()))
+            return value.whole or engine.conditions.compare("==", value, Number(engine, value.tensor.detach().round()))
         if name in ("bit_length", "as_integer_ratio", "hex"):
             raise engine.error(TypeError, f"{name}() of a relaxed number")
         function = getattr(Tensor, name, None)
@@ -159,7 +159,7 @@ class Methods:
             return getattr(value, name)(*args)
         self._inside(name)
         if name in ("argmax", "argmin") and not args and not kwargs:
-            return engine.arg_extreme(value, 1 if name == "argmax" else -1)
+            return engine.conditions.arg_extreme(value, 1 if name == "argmax" else -1)
         if name in ("all", "any"):
             return engine.calls.all_any(name, value, *args, **kwargs)
         if name == "sort" and not args and not kwargs:
@@ -182,26 +182,26 @@ class Methods:
             return self._ask(value, name, args)
         if name == "sort":
             entries = relaxed_sorted(engine, value, **kwargs)
-            engine.remember(value)
+            engine.journals.remember(value)
             value[:] = entries
             return None
         if name == "copy":
             return List(engine, value) if isinstance(value, list) else value.copy()
         if name in _MUTATORS:
             if id(value) in engine.outside and relaxed(args):
-                engine.keep_inside(value)
+                engine.journals.keep_inside(value)
             if name in ("pop", "insert", "rotate") and args:
                 args = (engine.hard_int(args[0], f"the position of {name}()"), *args[1:])
             if name in ("extend", "extendleft"):
-                args = (list(engine.iterate(args[0])),)
+                args = (list(engine.access.iterate(args[0])),)
             if name == "pop" and not len(value):
                 raise engine.error(IndexError, "pop from an empty list")
-            engine.remember(value)
+            engine.journals.remember(value)
         return getattr(value, name)(*args, **kwargs)
 
     def _ask(self, value: Any, name: str, args: tuple[Any, ...]) -> Any:
         engine = self.engine
-        equal = [engine.compare("==", v, args[0]) for v in value]
+        equal = [engine.conditions.compare("==", v, args[0]) for v in value]
         if name == "count":
             return functools.reduce(lambda a, b: a + b, equal, 0)
         if name == "remove":
@@ -210,11 +210,11 @@ class Methods:
         left: Any = engine.column(1.0)
         weights = []
         for answer in equal:
-            p = engine.column(number(engine.truth(answer)))
+            p = engine.column(number(engine.conditions.truth(answer)))
             weights.append(left * p)
             left = left * engine.complement(p)
         total = torch.stack(weights, 1)
-        if not engine.trusts() and bool(((total.detach().sum(1) < 0.5) & engine.here()).any()):
+        if not engine.trusts() and bool(((total.detach().sum(1) < 0.5) & engine.control.here()).any()):
             raise engine.error(ValueError, "the value is not in the list")
         return engine.number((total * torch.arange(len(equal), dtype=total.dtype, device=total.device)).sum(1))
 
@@ -225,17 +225,19 @@ class Methods:
         entry = value.get(args[0]) if name in ("get", "pop", "setdefault") and args else None
         if type(entry) is Maybe:
             default = args[1] if len(args) > 1 else None
-            found = engine.conditional(Answer(engine, entry.presence), lambda: entry.value, lambda: default, True)
+            found = engine.control.conditional(
+                Answer(engine, entry.presence), lambda: entry.value, lambda: default, True
+            )
             if name == "pop":
-                engine.remember(value)
+                engine.journals.remember(value)
                 del value[args[0]]
             elif name == "setdefault":
-                engine.write(value, args[0], found)
+                engine.journals.write(value, args[0], found)
             return found
         if name == "setdefault" and args[0] in value:
             return value[args[0]]
         if name in ("setdefault",):
-            engine.write(value, args[0], args[1] if len(args) > 1 else None)
+            engine.journals.write(value, args[0], args[1] if len(args) > 1 else None)
             return value[args[0]]
         if name == "get":
             return value.get(*args)
@@ -245,8 +247,8 @@ class Methods:
             return Dict(engine, intact(value)) if type(value) in (dict, Dict) else intact(value).copy()
         if name in _MUTATORS:
             if id(value) in engine.outside and (relaxed(args) or relaxed(kwargs)):
-                engine.keep_inside(value)
-            engine.remember(value)
+                engine.journals.keep_inside(value)
+            engine.journals.remember(value)
         counting = isinstance(value, Counter) and name in ("most_common", "elements", "total", "subtract")
         if counting and relaxed(dict(value)):
             raise engine.error(TypeError, f"{name}() of counts that are relaxed")
@@ -264,6 +266,6 @@ class Methods:
         elif relaxed(args) or relaxed(kwargs):
             raise engine.error(TypeError, f"{name}() of a {type(value).__name__} with relaxed values")
         if isinstance(value, set) and name in _MUTATORS:
-            engine.remember(value)
+            engine.journals.remember(value)
         result: Any = getattr(value, name)(*args, **kwargs)
         return List(engine, result) if type(result) is list else result

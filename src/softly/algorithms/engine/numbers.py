@@ -140,39 +140,39 @@ class Number:
         return other // self, other % self
 
     def __lt__(self, other: Any) -> Any:
-        return self.engine.compare("<", self, other)
+        return self.engine.conditions.compare("<", self, other)
 
     def __le__(self, other: Any) -> Any:
-        return self.engine.compare("<=", self, other)
+        return self.engine.conditions.compare("<=", self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return self.engine.compare(">", self, other)
+        return self.engine.conditions.compare(">", self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return self.engine.compare(">=", self, other)
+        return self.engine.conditions.compare(">=", self, other)
 
     def __eq__(self, other: Any) -> Any:
-        return self.engine.compare("==", self, other)
+        return self.engine.conditions.compare("==", self, other)
 
     def __ne__(self, other: Any) -> Any:
-        return self.engine.compare("!=", self, other)
+        return self.engine.conditions.compare("!=", self, other)
 
     def __and__(self, other: Any) -> Any:
-        return self.engine.bitwise("&", self, other)
+        return self.engine.conditions.bitwise("&", self, other)
 
     def __or__(self, other: Any) -> Any:
-        return self.engine.bitwise("|", self, other)
+        return self.engine.conditions.bitwise("|", self, other)
 
     def __xor__(self, other: Any) -> Any:
-        return self.engine.bitwise("^", self, other)
+        return self.engine.conditions.bitwise("^", self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lshift__(self, other: Any) -> Any:
-        return self.engine.bitwise("<<", self, other)
+        return self.engine.conditions.bitwise("<<", self, other)
 
     def __rshift__(self, other: Any) -> Any:
-        return self.engine.bitwise(">>", self, other)
+        return self.engine.conditions.bitwise(">>", self, other)
 
 
 Question = tuple[Any, ...]  # ("compare", symbol, a, b), ("not", answer), ("and" or "or", answer, answer)

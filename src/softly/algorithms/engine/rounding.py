@@ -91,30 +91,30 @@ class Arithmetic:
         }
 
     def divide(self, a: Any, b: Any) -> Any:
-        b = self.engine.safe(b, lambda t: t == 0)
+        b = self.engine.control.safe(b, lambda t: t == 0)
         return a / b
 
     def floor_divide(self, a: Any, b: Any) -> Any:
         if self.rounding.whole(a) and self.rounding.whole(b) and not (type(a) is float or type(b) is float):
-            b = self.engine.safe(b, lambda t: t == 0)
+            b = self.engine.control.safe(b, lambda t: t == 0)
             return torch.div(a, b, rounding_mode="floor")
         return self.rounding.floor_tensor(self.divide(a, b))
 
     def modulo(self, a: Any, b: Any) -> Any:
         if self.rounding.whole(a) and self.rounding.whole(b) and not (type(a) is float or type(b) is float):
-            return torch.remainder(a, self.engine.safe(b, lambda t: t == 0))
+            return torch.remainder(a, self.engine.control.safe(b, lambda t: t == 0))
         if self.engine.settings.hard:
             return torch.remainder(a, b) if isinstance(a, Tensor) or isinstance(b, Tensor) else a % b
-        b = self.engine.safe(b, lambda t: t == 0)
+        b = self.engine.control.safe(b, lambda t: t == 0)
         return a - b * self.rounding.floor_tensor(a / b)
 
     def power(self, a: Any, b: Any) -> Any:
         if not isinstance(b, Tensor):
             if b >= 1 and float(b).is_integer():
                 return a**b
-            return self.engine.safe(a, lambda t: t <= 0) ** b
+            return self.engine.control.safe(a, lambda t: t <= 0) ** b
         if b.ndim == 0 and not b.requires_grad and not self.engine.static:
             return self.power(a, int(b) if float(b).is_integer() else float(b))
         if isinstance(a, Tensor):
-            a = self.engine.safe(a, lambda t: t <= 0)
+            a = self.engine.control.safe(a, lambda t: t <= 0)
         return a**b

@@ -50,7 +50,7 @@ class Condition:
         return _Combined(lambda s: s.engine.comparators.either(self(s), other(s)))
 
     def __invert__(self) -> Condition:
-        return _Combined(lambda s: s.engine.not_(self(s)))
+        return _Combined(lambda s: s.engine.conditions.not_(self(s)))
 
 
 class _Combined(Condition):
@@ -71,7 +71,7 @@ class _Comparison(Condition):
     symbol = ""
 
     def _answer(self, state: State, left: Any, right: Any, steepness: float | Tensor) -> Any:
-        return state.engine.compare(self.symbol, left, right, steepness)
+        return state.engine.conditions.compare(self.symbol, left, right, steepness)
 
 
 class LT(_Comparison):
@@ -185,7 +185,7 @@ class IsTrue(Condition):
         super().__init__(variable, None)
 
     def _answer(self, state: State, left: Any, right: Any, steepness: float | Tensor) -> Any:
-        return state.engine.truth(left)
+        return state.engine.conditions.truth(left)
 
 
 class IsFalse(IsTrue):
@@ -197,7 +197,7 @@ class IsFalse(IsTrue):
     """
 
     def _answer(self, state: State, left: Any, right: Any, steepness: float | Tensor) -> Any:
-        return state.engine.not_(left)
+        return state.engine.conditions.not_(left)
 
 
 # Functions -------------------------------------------------------------------------------------------------------

@@ -135,4 +135,4 @@ class State:
                 )
         elif isinstance(value, Array):
             raise ValueError(f"softly.algorithms.Let: {name!r} is a number, got shape {tuple(value.shape)}.")
-        self.engine.write(self.values, name, value)
+        self.engine.journals.write(self.values, name, value)

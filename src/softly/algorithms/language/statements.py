@@ -199,9 +199,9 @@ class Let(Node):
             return
         value = state.read(self.value)
         if self.value_index is not None:
-            value = state.engine.getitem(value, _one(state.index(self.value_index)))
+            value = state.engine.access.getitem(value, _one(state.index(self.value_index)))
         if self.target_index is not None:
-            state.engine.setitem(state[self.target], _one(state.index(self.target_index)), value)
+            state.engine.access.setitem(state[self.target], _one(state.index(self.target_index)), value)
         else:
             state.write(self.target, value.copy() if isinstance(value, Array) else value)
 
@@ -230,7 +230,7 @@ class LetInt(Node):
             raise TypeError(f"softly.algorithms.LetInt: {self.name!r} is not a VarInt.")
         value = state.call(self.value) if callable(self.value) else self.value
         value = state[value] if isinstance(value, str) else value
-        state.engine.write(state.values, self.name, _integers(value, "LetInt", self.name))
+        state.engine.journals.write(state.values, self.name, _integers(value, "LetInt", self.name))
 
 
 class Print(Node):
@@ -268,7 +268,7 @@ class If(Node):
         self._check = not all(isinstance(n, (Let, LetInt)) for n in nodes)
 
     def _run(self, state: State) -> None:
-        branch = state.engine.branch(self.condition(state), (), (), self._check)
+        branch = state.engine.control.branch(self.condition(state), (), (), self._check)
         for way in branch:
             run_all(self.if_true if way else self.if_false, state)
             branch.end(())
@@ -290,7 +290,7 @@ class While(Node):
         self.condition, self.sequence = checked(condition, "While"), _block(sequence, "While")
 
     def _run(self, state: State) -> None:
-        loop = state.engine.loop((), False)
+        loop = state.engine.control.loop((), False)
         while loop.alive and loop.test(self.condition(state), ()):
             run_all(self.sequence, state)
         loop.end(())
@@ -423,7 +423,7 @@ class Algorithm(torch.nn.Module):
         def body() -> None:
             run_all(self.statements, state)
 
-        engine.invoke(body, "Algorithm", True)
+        engine.control.invoke(body, "Algorithm", True)
         results = tuple(
             engine.column(v) if not isinstance(v, Array) else v.tensor()
             for v in (state[output.name] for output in self.outputs)

@@ -81,4 +81,4 @@ class unmerged:  # noqa: N801 - used like a function
         return None
 
     def __relaxed_block__(self, engine: Runtime, entry: Any, labels: Any) -> Any:
-        return engine.unmerged(entry, labels)
+        return engine.control.unmerged(entry, labels)

@@ -263,7 +263,7 @@ class RelaxedFunction:
 
     def _invoke(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         body = functools.partial(self._lowered.function, engine, *args, **kwargs)
-        return engine.invoke(body, self.__name__, self._lowered.straight)
+        return engine.control.invoke(body, self.__name__, self._lowered.straight)
 
     def __relaxed_call__(self, engine: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         caller = engine.settings, engine.steepness

@@ -3,16 +3,16 @@
 An ``if`` becomes a loop over the ways to go, after each of which the engine is handed the variables that were
 assigned::
 
-    if a > b:                         branch1 = _rt.branch(_rt.compare(">", a, b), (x,), ("x",), False)
-        x = a            becomes      for way in branch1:
-    else:                                 if way:
-        x = b                                 x = a
-                                          else:
-                                              x = b
-                                          (x,) = branch1.end((x,))
+    if a > b:                   branch1 = _rt.control.branch(_rt.conditions.compare(">", a, b), (x,), ("x",), False)
+        x = a      becomes      for way in branch1:
+    else:                           if way:
+        x = b                           x = a
+                                    else:
+                                        x = b
+                                    (x,) = branch1.end((x,))
 
 Jumps hand the state to the engine and end the path; what follows a statement that may have jumped stands under
-``if _rt.alive``. Line numbers stay those of the source, so that a traceback points into it.
+``if _rt.control.alive``. Line numbers stay those of the source, so that a traceback points into it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from softly.algorithms.python.inference import may_be_relaxed
-from softly.algorithms.python.rewriting import (
-    Lowering,
-    Note,
+from softly.algorithms.python.rewriting import Lowering, Note
+from softly.algorithms.python.straight import Line
+from softly.algorithms.python.syntax import (
     assigned,
     bare_arguments,
     infinite,
@@ -41,7 +41,6 @@ from softly.algorithms.python.rewriting import (
     undefined_names,
     without_docstring,
 )
-from softly.algorithms.python.straight import Line
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softly.algorithms.engine.control import Loop
+from softly.algorithms.engine.control import Control
 from softly.algorithms.engine.frames import program_frames
-from softly.algorithms.engine.joining import DEAD
 from softly.algorithms.engine.numbers import Answer
+from softly.algorithms.engine.regions import DEAD, Loop
 from softly.algorithms.engine.runtime import Runtime
 
 __all__ = ["Trace", "TraceLine"]
@@ -124,7 +124,7 @@ class Trace:
 
 
 class _TracedLoop(Loop):
-    __slots__ = ("line",)
+    __slots__ = ()
 
     def test(self, condition: Any, names: Any) -> bool:
         engine = self.engine
@@ -136,11 +136,23 @@ class _TracedLoop(Loop):
         return going
 
 
+class _TracedControl(Control):
+    engine: Tracer
+
+    def branch(self, condition: Any, entry: Any, labels: Any, check: bool) -> Any:
+        self.engine.ask(condition)
+        return super().branch(condition, entry, labels, check)
+
+    def loop(self, labels: tuple[str, ...], lossy: bool) -> Loop:
+        return _TracedLoop(self.engine, labels, lossy)
+
+
 class Tracer(Runtime):
     """A run that takes notes."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.control = _TracedControl(self)
         self.visits: dict[int, float] = {}
         self.asked: dict[int, list[Tensor]] = {}
         self.rounds: dict[int, int] = {}
@@ -152,7 +164,7 @@ class Tracer(Runtime):
         return 0 if frame is None else frame.f_lineno
 
     def come(self, line: int) -> None:
-        mass = self.presence()
+        mass = self.control.presence()
         if mass is not DEAD:
             share = 1.0 if mass is None else float(mass.detach().mean())
             self.visits[line] = self.visits.get(line, 0.0) + share
@@ -162,13 +174,6 @@ class Tracer(Runtime):
             self.come(self.place())  # lowered to several statements, it is one visit
         if isinstance(condition, Answer):
             self.asked.setdefault(self.place(), []).append(self.column(condition.tensor).detach())
-
-    def branch(self, condition: Any, entry: Any, labels: Any, check: bool) -> Any:
-        self.ask(condition)
-        return super().branch(condition, entry, labels, check)
-
-    def loop(self, labels: tuple[str, ...], lossy: bool) -> Loop:
-        return _TracedLoop(self, labels, lossy)
 
     def watch(self, first: int, last: int) -> Callable[[FrameType, str, Any], Any]:
         """A function for `sys.settrace` that sums up the probability of coming to each line."""

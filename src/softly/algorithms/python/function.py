@@ -11,7 +11,6 @@ import itertools
 import pickle
 import sys
 import types
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,7 +32,7 @@ from softly.algorithms.engine.settings import Settings, make_settings
 from softly.algorithms.python.lowering import Lowered, lower
 from softly.algorithms.python.program import Program
 from softly.algorithms.python.taping import Taping, spoiled
-from softly.algorithms.python.trace import Trace, Tracer, traced
+from softly.algorithms.python.trace import Trace
 from softly.algorithms.tape.tape import Tape
 from softly.distributions import Distribution
 from softly.tnorms import TNorm
@@ -299,40 +298,7 @@ class RelaxedFunction:
             >>> larger.trace(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 0.0])).suggested
             2.0
         """
-        batch = Batch(self, args, kwargs)
-        engine = Tracer(self.settings, batch.size, batch.dtype, batch.device, False, True)
-        engine.running[self.function] = self.settings
-        positional, named = batch.enter(engine)
-        code, lowered = self._lowered.original.__code__, self._lowered
-        with torch.no_grad():
-            run = functools.partial(self._invoke, engine, positional, named)
-            lines = traced(engine, code.co_filename, lowered.source, lowered.first_line, run)
-            steepness = float(self.settings.steepness)
-            gap, _ = self._gap(batch, self.settings)
-            ladder = (self.settings.steepness * 2.0**k for k in range(-4, 12))
-            good = (s for s in ladder if self._close(batch, dataclasses.replace(self.settings, steepness=s)))
-            suggested = next(good, None)
-        return Trace(lines, engine.rounds, gap, steepness, None if suggested is None else float(suggested))
-
-    def _gap(self, batch: Batch, settings: Settings) -> tuple[float, float]:
-        """How far relaxed results are from hard ones on average, and how large these are."""
-        soft, _ = self._attempt(batch, settings, False, True, None)
-        hard, _ = self._attempt(batch, dataclasses.replace(settings, hard=True), False, True, None)
-        pairs = [
-            (a, b)
-            for a, b in zip(_pytree.tree_leaves(soft), _pytree.tree_leaves(hard), strict=True)
-            if isinstance(a, Tensor) and bool(b.isfinite().all())
-        ]
-        if not pairs:
-            return 0.0, 0.0
-        gaps, sizes = [(a - b).abs().mean() for a, b in pairs], [b.abs().mean() for _, b in pairs]
-        return float(torch.stack(gaps).mean()), float(torch.stack(sizes).mean())
-
-    def _close(self, batch: Batch, settings: Settings) -> bool:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gap, size = self._gap(batch, settings)
-        return gap <= 0.05 * size
+        return Trace.of_call(self, Batch(self, args, kwargs))
 
     def _batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batch:
         return Batch(self, args, kwargs)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
+from softly.algorithms.engine.batches import Batch
 from softly.algorithms.engine.control import Control
 from softly.algorithms.engine.frames import program_frames
 from softly.algorithms.engine.numbers import Answer
 from softly.algorithms.engine.regions import DEAD, Loop
 from softly.algorithms.engine.runtime import Runtime
+from softly.algorithms.engine.settings import Settings
 
 __all__ = ["Trace", "TraceLine"]
 
@@ -97,6 +102,22 @@ class Trace:
         advice = f"; try steepness {self.suggested:g}" if self.suggested not in (None, self.steepness) else ""
         shown.append(f"steepness {self.steepness:g}: {self.gap:.3g} from the hard result{advice}")
         return "\n".join(shown)
+
+    @staticmethod
+    def of_call(function: Any, batch: Batch) -> Trace:
+        """What a relaxed function does with a batch."""
+        settings, lowered = function.settings, function._lowered
+        engine = Tracer(settings, batch.size, batch.dtype, batch.device, False, True)
+        engine.running[function.function] = settings
+        args, kwargs = batch.enter(engine)
+        with torch.no_grad():
+            run = functools.partial(function._invoke, engine, args, kwargs)
+            lines = traced(engine, lowered.original.__code__.co_filename, lowered.source, lowered.first_line, run)
+            gap, _ = _gap(function, batch, settings)
+            ladder = (settings.steepness * 2.0**k for k in range(-4, 12))
+            suggested = next((s for s in ladder if _close(function, batch, replace(settings, steepness=s))), None)
+        steepness = float(settings.steepness)
+        return Trace(lines, engine.rounds, gap, steepness, None if suggested is None else float(suggested))
 
     def svg(self) -> str:
         """The source as a picture, with heat behind the lines; a frame where a condition is flat."""
@@ -213,3 +234,25 @@ def traced(engine: Tracer, filename: str, source: str, first_line: int, run: Cal
             line.probability, line.slope = float(p.mean()), float((4 * p * (1 - p)).mean())
         lines.append(line)
     return lines
+
+
+def _gap(function: Any, batch: Batch, settings: Settings) -> tuple[float, float]:
+    """How far relaxed results are from hard ones on average, and how large these are."""
+    soft, _ = function._attempt(batch, settings, False, True, None)
+    hard, _ = function._attempt(batch, replace(settings, hard=True), False, True, None)
+    pairs = [
+        (a, b)
+        for a, b in zip(_pytree.tree_leaves(soft), _pytree.tree_leaves(hard), strict=True)
+        if isinstance(a, Tensor) and bool(b.isfinite().all())
+    ]
+    if not pairs:
+        return 0.0, 0.0
+    gaps, sizes = [(a - b).abs().mean() for a, b in pairs], [b.abs().mean() for _, b in pairs]
+    return float(torch.stack(gaps).mean()), float(torch.stack(sizes).mean())
+
+
+def _close(function: Any, batch: Batch, settings: Settings) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gap, size = _gap(function, batch, settings)
+    return gap <= 0.05 * size

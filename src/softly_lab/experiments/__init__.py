@@ -9,6 +9,7 @@ NAMES = (
     "silhouette",
     "levenshtein",
     "sorting",
+    "runtime",
     "topk",
     "logic",
     "shape",

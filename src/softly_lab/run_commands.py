@@ -66,9 +66,10 @@ def _command(experiment: "Experiment") -> Callable[..., None]:
         ],
         "resume": Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")],
         "threads": Annotated[int, typer.Option(help="Of torch and of softly's kernels.", min=1)],
+        "nproc": Annotated[int, typer.Option(help="Processes that share the batches, by torchrun.", min=1)],
         "tensorboard": Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard, too.")],
     }
-    defaults = {"preset": "quick", "out": None, "resume": False, "threads": 1, "tensorboard": False}
+    defaults = {"preset": "quick", "out": None, "resume": False, "threads": 1, "nproc": 1, "tensorboard": False}
     hints = typing.get_type_hints(experiment.config)
     fields = {field.name: field for field in dataclasses.fields(experiment.config)}
 
@@ -165,17 +166,22 @@ def execute(
     out: Path | None,
     resume: bool,
     threads: int,
+    nproc: int,
     tensorboard: bool,
 ) -> None:
     """Run with progress in the terminal; what was reached at the end."""
     import torch
     from rich.console import Console
 
+    from softly_lab import parallel
     from softly_lab.progress import Progress
     from softly_lab.runner import StoppedError, run
 
-    console = Console(stderr=True)
-    with explained():
+    if nproc > 1 and not parallel.started():
+        raise typer.Exit(parallel.launch(nproc, sys.argv[1:]))
+    with explained(), parallel.joined() as world:
+        # The first process speaks for all of them.
+        console = Console(stderr=True, quiet=not world.main)
         config = experiment.configure(preset, **options)
         folder = out or place(experiment, config, preset)
         torch.set_num_threads(threads)
@@ -184,16 +190,25 @@ def execute(
         try:
             with Progress(console, experiment.name) as progress:
                 result = run(
-                    experiment, config, folder, preset=preset, resume=resume, watch=progress, listeners=listeners
+                    experiment,
+                    config,
+                    folder,
+                    preset=preset,
+                    resume=resume,
+                    watch=progress,
+                    listeners=listeners,
+                    world=world,
                 )
         except (StoppedError, KeyboardInterrupt) as stopped:
             again = shlex.join(["softly", "run", *sys.argv[2:], *([] if resume else ["--resume"])])
             where = f" after step {stopped.step} of {stopped.steps}" if isinstance(stopped, StoppedError) else ""
             console.print(f"Stopped{where}. To go on:\n  {again}", highlight=False, soft_wrap=True)
+            world.wait()
             raise typer.Exit(130) from None
-    if finished:
-        console.print("This run was finished before.", highlight=False)
-    show(result)
+        if finished:
+            console.print("This run was finished before.", highlight=False)
+        if world.main:
+            show(result)
 
 
 def _events(folder: Path) -> Callable[[Mapping[str, Any]], None]:

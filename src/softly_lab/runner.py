@@ -22,6 +22,7 @@ import torch
 
 import softly
 from softly_lab.files import Lines, load_state, read_lines, save_state, write
+from softly_lab.parallel import World
 
 PRESETS = ("quick", "standard", "full")
 
@@ -158,6 +159,7 @@ def run(
     resume: bool = False,
     watch: Watch | None = None,
     listeners: tuple[Callable[[Mapping[str, Any]], None], ...] = (),
+    world: World | None = None,
 ) -> Result:
     """Run an experiment, or go on with a run that was interrupted.
 
@@ -167,12 +169,20 @@ def run(
         resume: Go on with what the folder has. Without it, a folder that has a run is an error.
         watch: Told of every step.
         listeners: Told of every measurement.
+        world: The processes that do it together: each step is a batch of each of them, so that there are fewer steps.
     """
+    world = world or World()
     if folder is None:
-        return _run(experiment, config, preset, None, watch, listeners)
+        return _run(experiment, config, preset, None, watch, listeners, world)
+    if not world.main:  # it reads what the first one wrote, and writes nothing
+        world.wait()
+        if (folder / "result.json").exists():
+            return load(folder)
+        return _run(experiment, config, preset, None, None, (), world, folder)
     with _locked(folder):
-        kept = _Kept(folder, experiment, config, preset, resume)
-        return kept.result() if kept.finished else _run(experiment, config, preset, kept, watch, listeners)
+        kept = _Kept(folder, experiment, config, preset, resume, world.size)
+        world.wait()
+        return kept.result() if kept.finished else _run(experiment, config, preset, kept, watch, listeners, world)
 
 
 def _run(
@@ -182,34 +192,48 @@ def _run(
     kept: "_Kept | None",
     watch: Watch | None,
     listeners: tuple[Callable[[Mapping[str, Any]], None], ...],
+    world: World,
+    followed: Path | None = None,
 ) -> Result:
     torch.manual_seed(_seed(config.seed, -1))
     task = experiment.start(config)
-    done, before = (0, 0.0) if kept is None else kept.restore(task)
+    done, before = 0, 0.0
+    if kept is not None:
+        done, before = kept.restore(task)
+    elif followed is not None and (checkpoint := _checkpoint(followed)).exists():
+        state = load_state(checkpoint)
+        task.load(state["task"])
+        done, before = state["done"], state["minutes"]
+    world.share(task)
     metrics = [] if kept is None else kept.lines.read()
     last = metrics[-1] if metrics else {}
     started = saved = time.monotonic()
+    steps, report = -(-task.steps // world.size), -(-task.report // world.size)
     with _interruptible() as interrupted:
-        for number in range(done, task.steps):
-            torch.manual_seed(_seed(config.seed, number))
-            task.step(number)
+        for number in range(done, steps):
+            batch = number * world.size + world.rank
+            torch.manual_seed(_seed(config.seed, batch))
+            task.step(batch)
             done, now = number + 1, time.monotonic()
             minutes = before + (now - started) / 60
-            if done % task.report == 0 or done == task.steps:
-                last = {"step": done, **task.measure(), "minutes": round(minutes, 4)}
-                metrics.append(last)
-                if kept is not None:
-                    kept.save(task, done, minutes, last)
-                for listener in listeners:
-                    listener(last)
+            stopping = world.any(interrupted())
+            if done % report == 0 or done == steps:
+                world.check(task)
+                if world.main:
+                    last = {"step": done, **task.measure(), "minutes": round(minutes, 4)}
+                    metrics.append(last)
+                    if kept is not None:
+                        kept.save(task, done, minutes, last)
+                    for listener in listeners:
+                        listener(last)
                 saved = now
-            elif kept is not None and (interrupted() or now - saved > 60):
+            elif kept is not None and (stopping or now - saved > 60):
                 kept.save(task, done, minutes, None)
                 saved = now
             if watch is not None:
-                watch(done, task.steps, last)
-            if interrupted() and done < task.steps:
-                raise StoppedError(done, task.steps)
+                watch(done, steps, last)
+            if stopping and done < steps:
+                raise StoppedError(done, steps)
     minutes = before + (time.monotonic() - started) / 60
     result = Result(
         experiment.name,
@@ -263,6 +287,10 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def _checkpoint(folder: Path) -> Path:
+    return folder / "checkpoints" / "last.safetensors"
+
+
 def _plain(config: Any) -> dict[str, Any]:
     """The config as it comes back from JSON."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
@@ -271,10 +299,14 @@ def _plain(config: Any) -> dict[str, Any]:
 class _Kept:
     """The folder of a run: config.json, metrics.jsonl, checkpoints/, and at the end result.json and pictures/."""
 
-    def __init__(self, folder: Path, experiment: Experiment, config: Any, preset: str, resume: bool) -> None:
+    def __init__(
+        self, folder: Path, experiment: Experiment, config: Any, preset: str, resume: bool, processes: int
+    ) -> None:
         self.folder = folder
-        self.checkpoint = folder / "checkpoints" / "last.safetensors"
-        described = {"experiment": experiment.name, "preset": preset, "config": _plain(config)}
+        self.checkpoint = _checkpoint(folder)
+        described: dict[str, Any] = {"experiment": experiment.name, "preset": preset, "config": _plain(config)}
+        if processes > 1:
+            described["processes"] = processes
         path = folder / "config.json"
         if path.exists():
             if not resume:

@@ -1,6 +1,8 @@
 """Tasks that learn by gradient descent, one batch a step."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,10 +17,14 @@ class Training(Task):
     Attributes:
         model: What is trained.
         optimizer: Of its parameters.
+        batched: Whether steps draw batches, so that several processes can share them.
+        parallel: The model as several processes train it.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
+    batched = True
+    parallel: nn.Module | None = None
 
     def __init__(self) -> None:
         self._losses: list[float] = []
@@ -30,10 +36,20 @@ class Training(Task):
     def step(self, number: int) -> None:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(number)
+        with self._shared():
+            loss = self.loss(number)
         loss.backward()
         self.optimizer.step()
         self._losses.append(loss.item())
+
+    @contextmanager
+    def _shared(self) -> Iterator[None]:
+        model = self.model
+        self.model = self.parallel or model
+        try:
+            yield
+        finally:
+            self.model = model
 
     def measure(self) -> dict[str, float]:
         """The mean loss since the last time, and what `test` says."""

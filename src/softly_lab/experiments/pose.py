@@ -56,6 +56,8 @@ class Poses(nn.Module):
 class Pose(Training):
     """All pairs at once; since Adam looks at every number by itself, they don't see each other."""
 
+    batched = False
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config, self.steps, self.report = config, config.steps, config.report

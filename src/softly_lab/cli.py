@@ -1,7 +1,7 @@
 """Entry point of the `softly` command."""
 
 # What `softly[lab]` brings and the library alone doesn't, by the names under which it is imported.
-LAB_PACKAGES = {"typer", "rich", "matplotlib", "sklearn", "PIL"}
+LAB_PACKAGES = {"typer", "rich", "matplotlib", "sklearn", "scipy", "PIL"}
 
 
 def app() -> None:

@@ -24,20 +24,37 @@ def convolutional(shape: Sequence[int], outputs: int, channels: Sequence[int] = 
 
 
 class _Block(nn.Module):
-    """Two convolutions of 3×3 around which the input passes by, as in ResNet18."""
+    """Two convolutions of 3×3 around which the input passes by, as in ResNet18; it may be halved and widened."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, before: int | None = None) -> None:
         super().__init__()
+        stride = 1 if before is None else 2
         self.body = nn.Sequential(
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.Conv2d(before or width, width, 3, stride=stride, padding=1, bias=False),
             nn.BatchNorm2d(width),
             nn.ReLU(),
             nn.Conv2d(width, width, 3, padding=1, bias=False),
             nn.BatchNorm2d(width),
         )
+        self.past: nn.Module = nn.Identity()
+        if before is not None:
+            self.past = nn.Sequential(nn.Conv2d(before, width, 1, stride=2, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(x + self.body(x))
+        return torch.relu(self.past(x) + self.body(x))
+
+
+def resnet18(channels: int, outputs: int, width: int = 64) -> nn.Sequential:
+    """ResNet18 for small images, as CIFAR's: the first convolution is of 3×3 and halves nothing."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(channels, width, 3, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        *(_Block(width), _Block(width)),
+    ]
+    for wider in (2 * width, 4 * width, 8 * width):
+        layers += [_Block(wider, wider // 2), _Block(wider)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, outputs))
 
 
 def terrain_costs(cells: int, width: int = 64) -> nn.Sequential:

@@ -469,3 +469,10 @@ def test_straight_through_memberships():
         (through,) = torch.autograd.grad(hard, x, weights)
         (soft,) = torch.autograd.grad(softly.selection.soft_topk(x, k), x, weights)
         torch.testing.assert_close(through, soft)
+
+
+@every
+def test_which_sorters_give_a_value_one_place_in_all(sorter):
+    values = torch.linspace(-1.0, 1.0, 9, dtype=torch.float64)
+    columns = sorter.topk(values, 9).sum(-2)
+    assert sorter.doubly_stochastic == torch.allclose(columns, torch.ones_like(columns), atol=1e-5)

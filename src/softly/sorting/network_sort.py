@@ -33,6 +33,11 @@ class NetworkSorter(Sorter):
         """That of the distribution: whether its swap is, which heavy tails are needed for."""
         return bool(self.distribution.swap_is_monotonic)
 
+    @property
+    def doubly_stochastic(self) -> bool:
+        """Always: a relaxed swap is."""
+        return True
+
     def error_bound(self, n: int, k: int | None = None) -> float | None:
         """Of values: every layer adds at most ``swap_error / steepness`` of the distribution; None for "auto"."""
         if isinstance(self.steepness, str):

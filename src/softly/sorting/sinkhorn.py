@@ -60,6 +60,11 @@ class SinkhornSort(Sorter):
         self.tolerance = tolerance
         self.max_iterations = max_iterations
 
+    @property
+    def doubly_stochastic(self) -> bool:
+        """Always, to its tolerance: that is what its iterations are for."""
+        return True
+
     def _permutation(self, x: Tensor, steepness: float | Tensor, lists: Lists | None) -> Tensor:
         return torch.softmax(self._solved(x, steepness, lists), -1)
 

@@ -7,7 +7,7 @@ import statistics
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib
 import torch
+from scipy import stats
 
 import softly
 from softly_lab import experiments
@@ -44,6 +45,7 @@ class PublishedTable:
         data: A part of the name of their data.
         metrics: Names of what is measured.
         unit: In which unit.
+        baseline: The options of what the others are tested against, by Welch's t-test over seeds.
     """
 
     title: str
@@ -53,6 +55,7 @@ class PublishedTable:
     rows: Sequence[Row]
     data: str = ""
     unit: str = ""
+    baseline: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, row: Row, run: Result) -> bool:
         """Whether a run is of a row's kind."""
@@ -136,21 +139,47 @@ def spread(values: Sequence[float]) -> str:
     return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
+def significance(table: PublishedTable, runs: Sequence[Result], others: Iterable[Result]) -> float | None:
+    """The p-value of the first metric of runs and those of their baseline among others, over seeds; None if unknown."""
+    config = {**runs[0].config, **table.baseline}
+    same = [
+        run
+        for run in others
+        if (run.preset, run.data) == (runs[0].preset, runs[0].data)
+        and {**run.config, "seed": None} == {**config, "seed": None}
+    ]
+    ours, theirs = ([run.final[table.metrics[0]] for run in group] for group in (runs, same))
+    if not table.baseline or runs[0] in same or min(len(ours), len(theirs)) < 2:
+        return None
+    if len({*ours}) == len({*theirs}) == 1:
+        return float(ours[0] == theirs[0])
+    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
 def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> str:
     head = "".join(f"<th>{escape(metric)}, thesis<th>ours" for metric in table.metrics)
+    tested = "<th>p" if table.baseline else ""
+    everything = list(itertools.chain.from_iterable(groups.values()))
     lines = []
     for row in table.rows:
         thesis = [f"{value:g}" for value in row.published]
         if not groups[row.label]:
             cells = "".join(f"<td>{value}<td class=none>not run" for value in thesis)
-            lines.append(f"<tr class=none><td>{escape(row.label)}{cells}<td><td>")
+            lines.append(f"<tr class=none><td>{escape(row.label)}{cells}{tested and '<td>'}<td><td>")
         for (preset, data, _), runs in _kinds(groups[row.label]).items():
             ours = [spread([run.final[metric] for run in runs]) for metric in table.metrics]
             cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(thesis, ours, strict=True))
+            if table.baseline:
+                p = significance(table, runs, everything)
+                cells += "<td>" if p is None else f"<td>{p:.2g}"
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}, {preset}"
             lines.append(f"<tr><td>{escape(row.label)}{cells}<td>{count}<td>{escape(data)}")
-    title = f"<h3>{escape(table.title)}</h3><p>{escape(table.source)}; {escape(table.unit)}.</p>"
-    return f"{title}<div class=table><table><tr><th>{head}<th>runs<th>data\n" + "\n".join(lines) + "</table></div>"
+    against = ", ".join(f"{name} {value}" for name, value in table.baseline.items())
+    test = f" p is that of Welch's t-test against {against}, over seeds." if against else ""
+    title = f"<h3>{escape(table.title)}</h3><p>{escape(table.source)}; {escape(table.unit)}.{escape(test)}</p>"
+    return (
+        f"{title}<div class=table><table><tr><th>{head}{tested}<th>runs<th>data\n" + "\n".join(lines) + "</table></div>"
+    )
 
 
 def _listed(runs: Sequence[Result]) -> str:

@@ -5,6 +5,7 @@ import subprocess
 
 import judges
 import pytest
+from scipy import stats
 
 from softly_lab import experiments, report, runner
 
@@ -45,6 +46,27 @@ def test_the_page(runs):
     assert "not run" in page
     assert page.count("data:image/png;base64,") == 3
     assert not re.search(r"""(src|href)=["']?http""", page)
+
+
+def test_differences_are_tested_against_their_baseline():
+    table = next(table for table in report.tables() if table.baseline)
+    assert table.baseline == {"method": "regular"}
+    experiment = experiments.get(table.experiment)
+    reached = {"regular": (93.0, 93.4, 92.8), "hessian": (94.0, 94.1, 93.9), "fisher": (94.0,)}
+
+    def result(method, seed, accuracy):
+        config = runner._plain(experiment.configure("standard", method=method, seed=seed))
+        return runner.Result("classification", "standard", "MNIST", config, ({"accuracy": accuracy},), 1.0, None)
+
+    groups = {m: [result(m, seed, a) for seed, a in enumerate(found)] for m, found in reached.items()}
+    everything = [run for group in groups.values() for run in group]
+    expected = stats.ttest_ind(reached["hessian"], reached["regular"], equal_var=False).pvalue
+    assert report.significance(table, groups["hessian"], everything) == pytest.approx(expected)
+    assert report.significance(table, groups["fisher"], everything) is None  # one seed
+    assert report.significance(table, groups["regular"], everything) is None  # the baseline itself
+    page = report.render(everything)
+    assert "Welch's t-test against method regular" in page.replace("&#x27;", "'")
+    assert f"<td>{expected:.2g}<td>3 seeds" in page
 
 
 def test_folders_without_runs_are_refused(tmp_path):

@@ -384,3 +384,90 @@ def test_for_else():
 
     values = torch.tensor([[-1.0, 0.4], [0.2, -3.0]], dtype=torch.float64)
     close(search(values), 1 - (1 - sigmoid(2 * values)).prod(1))
+
+
+def test_what_is_unlikely_still_counts():
+    """Neither operand decides alone, however many of the batch lean to one side."""
+
+    @relax()
+    def logic(x, y):
+        return [x > 0 and y > 0, x > 0 or y > 0]
+
+    x = torch.tensor([-0.9, -0.3, -0.1], dtype=torch.float64)
+    y = torch.tensor([-0.2, 0.4, -0.6], dtype=torch.float64)
+    a, b = sigmoid(2 * x), sigmoid(2 * y)
+    close(logic(x, y)[0], a * b)
+    a, b = sigmoid(-2 * x), sigmoid(-2 * y)
+    close(logic(-x, -y)[1], a + b - a * b)
+
+
+def test_a_block_keeps_its_steepness_after_a_call():
+    @relax(steepness=1.0)
+    def inner(x):
+        return 1.0 if x > 0 else 0.0
+
+    @relax()
+    def outer(x):
+        with softly.algorithms.steepness(7.0):
+            first = inner(x)
+            second = 1.0 if x > 0 else 0.0
+        return first, second, 1.0 if x > 0 else 0.0
+
+    first, second, third = outer(X)
+    close(first, sigmoid(X))
+    close(second, sigmoid(7 * X))
+    close(third, sigmoid(2 * X))
+
+
+def test_unmerged_loops_have_a_limit():
+    @relax(max_iterations=3)
+    def endless(x):
+        n = 0
+        with unmerged():
+            while x > 0:
+                n += 1
+        return n + 0.0
+
+    p = sigmoid(2 * X)
+    close(endless(X), p * (1 - p) + 2 * p**2 * (1 - p) + 3 * p**3)
+
+
+def test_lists_are_written_at_relaxed_positions():
+    @relax()
+    def written(i, v):
+        entries = [1.0, 2.0, 3.0]
+        entries[i] = v
+        return entries
+
+    @relax()
+    def weights(i):
+        return [[1.0, 0.0, 0.0][i], [0.0, 1.0, 0.0][i], [0.0, 0.0, 1.0][i]]
+
+    position, value = X.abs(), Y
+    shares = weights(position)
+    for entry, before, share in zip(written(position, value), (1.0, 2.0, 3.0), shares, strict=True):
+        close(entry, share * value + (1 - share) * before)
+    assert float(torch.stack(shares).min()) < 0.2 < float(torch.stack(shares).max())
+
+
+def test_arrays_join_with_arrays_and_lists():
+    @relax()
+    def chosen(x, a, b):
+        first = a if x > 0 else b
+        second = [1.0, 2.0]
+        if x > 0:
+            second = a * 1.0
+        third = a * 1.0
+        if x > 0:
+            third = b * 2.0
+        return first, second, third
+
+    a, b = torch.stack([X, Y], 1), torch.stack([Y, X * Y], 1)
+    p = sigmoid(2 * X).unsqueeze(1)
+    first, second, third = chosen(X, a, b)
+    close(first, p * a + (1 - p) * b)
+    close(
+        second if isinstance(second, torch.Tensor) else torch.stack(list(second), 1),
+        p * a + (1 - p) * torch.tensor([1.0, 2.0]),
+    )
+    close(third, p * 2 * b + (1 - p) * a)

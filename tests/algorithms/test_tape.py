@@ -193,3 +193,15 @@ def test_operator_is_registered_properly():
     (recording,) = tape._recordings.values()
     x = draw(0, 4, 5).requires_grad_()  # the numbers of an example, and the steepness
     torch.library.opcheck(torch.ops.softly.tape, (x, recording.code, recording.constants, recording.outputs))
+
+
+def test_numbers_of_outside_that_differ_between_examples_are_refused():
+    """A tensor as long as the batch of a recording can't be told from one that has a number for each example."""
+    from softly.algorithms.tape.aten import RULES
+
+    with recorder.Recorder(61, RULES) as seen:
+        x = torch.rand(61)
+        seen.follow(x)
+        assert seen.slots(x + torch.full((61,), 2.0)).shape == (1,)
+        with pytest.raises(recorder.RecordingError, match="numbers that differ between examples come from outside"):
+            x + torch.arange(61.0)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from softly import _inputs, native
 from softly.rendering import files
+from softly.rendering.stored import Stored
 
 __all__ = ["Mesh"]
 
@@ -190,7 +191,7 @@ class Mesh:
         faces = self.faces.reshape(-1, 3)
         there = faces[:, 0] >= 0
         array = lambda x: x.detach().cpu().double().reshape(-1, 3).numpy()  # noqa: E731
-        stored = files.Stored(
+        stored = Stored(
             array(self.vertices),
             faces[there].cpu().numpy(),
             None if self.vertex_colors is None else array(self.vertex_colors),

@@ -13,15 +13,15 @@ from softly.rendering import obj, ply
 from softly.rendering.stored import Stored, refuse
 
 
-def read(path: str | os.PathLike[str]) -> Stored:
+def read(path: str | os.PathLike[str], *, textures: bool = True) -> Stored:
     """What a file has; ValueError with line and reason where it is malformed."""
     path = Path(path)
     name = path.name.removesuffix(".gz").lower()
     if name.endswith(".obj"):
-        return obj.read(path)
+        return obj.read(path, textures=textures)
     if name.endswith(".ply"):
         return ply.read(path)
-    return _read_other(path)
+    return _read_other(path, textures=textures)
 
 
 def write(path: str | os.PathLike[str], mesh: Stored) -> None:
@@ -33,7 +33,7 @@ def write(path: str | os.PathLike[str], mesh: Stored) -> None:
     writers[path.suffix.lower()](path, mesh)
 
 
-def _read_other(path: Path) -> Stored:
+def _read_other(path: Path, *, textures: bool) -> Stored:
     try:
         import trimesh
     except ImportError:
@@ -44,6 +44,14 @@ def _read_other(path: Path) -> Stored:
         loaded: Any = trimesh.load(path, force="mesh")
     except (ValueError, NotImplementedError) as error:
         refuse(path, "trimesh", str(error))
-    colors = getattr(loaded.visual, "vertex_colors", None) if loaded.visual.kind == "vertex" else None
-    colors = None if colors is None else np.asarray(colors, dtype=np.float64)[:, :3] / 255.0
-    return Stored(np.asarray(loaded.vertices, dtype=np.float64), np.asarray(loaded.faces, dtype=np.int64), colors)
+    colors = uvs = texture = None
+    faces = np.asarray(loaded.faces, dtype=np.int64)
+    if loaded.visual.kind == "vertex":
+        colors = np.asarray(loaded.visual.vertex_colors, dtype=np.float64)[:, :3] / 255.0
+    elif loaded.visual.kind == "texture" and loaded.visual.uv is not None:
+        uvs = np.asarray(loaded.visual.uv, dtype=np.float64)[faces][..., :2]
+        material = loaded.visual.material
+        image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
+        if textures and image is not None:
+            texture = np.asarray(image.convert("RGB"), dtype=np.float64).transpose(2, 0, 1) / 255.0
+    return Stored(np.asarray(loaded.vertices, dtype=np.float64), faces, colors, None, uvs, texture)

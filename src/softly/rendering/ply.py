@@ -125,6 +125,8 @@ def read(path: Path) -> Stored:
 def write(path: Path, mesh: Stored) -> None:
     if mesh.face_colors is not None:
         raise ValueError("softly.rendering.Mesh.save: PLY files here have colours of vertices; save faces' as .obj.")
+    if mesh.texture is not None:
+        raise ValueError("softly.rendering.Mesh.save: PLY files here have no textures; save them as .obj.")
     colored = mesh.vertex_colors is not None
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.vertices)}"]
     header += [f"property double {axis}" for axis in "xyz"]

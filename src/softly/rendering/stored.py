@@ -11,12 +11,17 @@ import numpy as np
 
 
 class Stored(NamedTuple):
-    """Arrays of a file: vertices (V, 3), faces (F, 3), and colours of the ones or the others, or None."""
+    """Arrays of a file: vertices (V, 3), faces (F, 3), and what there is of the rest.
+
+    That is colours of the ones or the others, texture coordinates (F, 3, 2) and an image (3, H, W).
+    """
 
     vertices: np.ndarray
     faces: np.ndarray
     vertex_colors: np.ndarray | None = None
     face_colors: np.ndarray | None = None
+    uvs: np.ndarray | None = None
+    texture: np.ndarray | None = None
 
 
 def refuse(path: Path, where: int | str, reason: str) -> NoReturn:

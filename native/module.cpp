@@ -25,6 +25,7 @@
 #include "sorting/network_second.h"
 #include "programs/tape.h"
 #include "rendering/silhouette.h"
+#include "rendering/silhouette_backward.h"
 #include "selection/threshold.h"
 #include "core/tnorms.h"
 

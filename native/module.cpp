@@ -90,6 +90,8 @@ template <typename Result, typename... Args>
 NB_MODULE(_native, m) {
     m.def("isa", [] { return softly::name(softly::isa()); });
 
+    define(m, "euclidean_f32", SOFTLY_SELECT(euclidean<float>));
+    define(m, "euclidean_f64", SOFTLY_SELECT(euclidean<double>));
     define(m, "hamacher_f32", SOFTLY_SELECT(hamacher<float>));
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));
     define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));

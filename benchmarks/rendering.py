@@ -71,6 +71,6 @@ def cases() -> Iterator[Case]:
         shares = dict.fromkeys(peers, share)
         if reason is None and "cauchy" not in name and "uniform" not in name and "yager" not in name:
             peers |= mitsuba(*arguments[:2])
-        yield Case(name, ours(*arguments), peers, note=lambda _: reason or "", shares=shares)
+        yield Case(name, ours(*arguments), peers, note=None if reason is None else lambda _: reason, shares=shares)
     one = ours(3, 256, "logistic", 100.0)
     yield Case("1,280 faces, 256², logistic, 100, two threads", on_threads(2, one), {"softly, one thread": one})

@@ -24,6 +24,7 @@
 #include "sorting/network_rows.h"
 #include "sorting/network_second.h"
 #include "programs/tape.h"
+#include "rendering/rasterize.h"
 #include "rendering/silhouette.h"
 #include "rendering/silhouette_backward.h"
 #include "selection/threshold.h"
@@ -138,6 +139,8 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 
+    define(m, "rasterize_f32", SOFTLY_SELECT(rasterize<float>));
+    define(m, "rasterize_f64", SOFTLY_SELECT(rasterize<double>));
     define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));
     define(m, "silhouette_f64", SOFTLY_SELECT(silhouette<double>));
     define(m, "silhouette_backward_f32", SOFTLY_SELECT(silhouette_backward<float>));

@@ -128,12 +128,13 @@ def heat_map(runs: Sequence[Result], metric: str, searched: str = "") -> dict[st
 
 
 def _drawn(values: Mapping[Kind, float], metric: str) -> Figure:
-    columns = [name for name in DISTRIBUTIONS if name not in CANONICAL]
-    rows = [name for name in AGGREGATIONS if name not in CANONICAL]
+    # What nobody has run has no row and no column.
+    columns = [name for name in DISTRIBUTIONS if any(kind.distribution == name for kind in values)]
+    rows = [name for name in AGGREGATIONS if any(kind.aggregation == name for kind in values)]
     grids = np.full((2, len(rows), len(columns)), np.nan)
     for kind, value in values.items():
         grids[int(kind.squared), rows.index(kind.aggregation), columns.index(kind.distribution)] = value
-    figure = Figure(figsize=(11, 7), layout="constrained")
+    figure = Figure(figsize=(4.5 + 0.31 * len(columns), 3.0 + 0.18 * len(rows)), layout="constrained")
     axes = figure.subplots(2, 4, width_ratios=(8, 1, 8, 1), height_ratios=(1, 8), squeeze=False)
     for side, (grid, title) in enumerate(zip(grids, ("distances", "squared distances"), strict=True)):
         above, corner, map_, beside = axes[0][2 * side], axes[0][2 * side + 1], axes[1][2 * side], axes[1][2 * side + 1]

@@ -12,6 +12,8 @@ from softly.rendering.rasterize import Surface
 
 from . import scenes
 
+pytestmark = pytest.mark.native
+
 CAMERAS = {
     "perspective": scenes.view(),
     "orthographic": Camera.look_at(distance=3.0, elevation=-20.0, azimuth=200.0, orthographic=1.1),

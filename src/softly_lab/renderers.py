@@ -143,9 +143,9 @@ def _drawn(values: Mapping[Kind, float], metric: str) -> Figure:
         map_.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
         map_.set_yticks(range(len(rows)), rows if side == 0 else [], fontsize=7)
         above.bar(range(len(columns)), best.sum(0), color="#888")
-        above.set(xlim=(-0.5, len(columns) - 0.5), title=title, xticks=[])
+        above.set(xlim=(-0.5, len(columns) - 0.5), title=title, xticks=[], yticks=[0, int(best.sum(0).max())])
         beside.barh(range(len(rows)), best.sum(1), color="#888")
-        beside.set(ylim=(len(rows) - 0.5, -0.5), yticks=[])
+        beside.set(ylim=(len(rows) - 0.5, -0.5), yticks=[], xticks=[0, int(best.sum(1).max())])
         corner.axis("off")
     figure.colorbar(image, ax=axes, label=metric, shrink=0.6)
     return figure

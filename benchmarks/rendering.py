@@ -1,6 +1,7 @@
 """Silhouettes forward and backward, of a mesh that a camera sees, against plain torch in chunks of pixels.
 
 Torch takes minutes for what is measured, and as long for every pixel: it gets a sample of them, of a chunk or more.
+Mitsuba 3 is measured beside it where it runs.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 import torch
 
 import softly
+from benchmarks.baselines import mitsuba3
 from benchmarks.baselines import rendering as baseline
 from benchmarks.harness import Case, Function, on_threads
 from softly.rendering import Camera, Mesh, icosphere
@@ -47,7 +49,15 @@ def plain(
     return {f"{name}, from {share:.2%} of the pixels": call for name, call in calls.items()}, share
 
 
+def mitsuba(level: int, size: int) -> dict[str, Function]:
+    """The hard silhouette of the same scene and its gradient, by sampling."""
+    mesh = icosphere(level=level)
+    call = mitsuba3.silhouette(mesh.vertices[0], mesh.faces, size, **VIEW)
+    return {f"Mitsuba 3, {mitsuba3.SAMPLES} samples a pixel": call}
+
+
 def cases() -> Iterator[Case]:
+    reason = mitsuba3.missing()
     for name, *arguments in (
         ("1,280 faces, 64², logistic, 100", 3, 64, "logistic", 100.0),
         ("1,280 faces, 256², logistic, 100", 3, 256, "logistic", 100.0),
@@ -58,6 +68,9 @@ def cases() -> Iterator[Case]:
         ("1,280 faces, 64², logistic, yager, 100", 3, 64, "logistic", 100.0, "yager"),
     ):
         peers, share = plain(*arguments)
-        yield Case(name, ours(*arguments), peers, shares=dict.fromkeys(peers, share))
+        shares = dict.fromkeys(peers, share)
+        if reason is None and "cauchy" not in name and "uniform" not in name and "yager" not in name:
+            peers |= mitsuba(*arguments[:2])
+        yield Case(name, ours(*arguments), peers, note=None if reason is None else lambda _: reason, shares=shares)
     one = ours(3, 256, "logistic", 100.0)
     yield Case("1,280 faces, 256², logistic, 100, two threads", on_threads(2, one), {"softly, one thread": one})

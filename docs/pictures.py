@@ -1,7 +1,7 @@
 """Draws the pictures of the README and of the documentation, from softly's own functions.
 
-`python docs/pictures.py` writes docs/images/softly.svg, the only picture that is kept in the repository. As a
-hook of mkdocs it adds the pictures of the tour to the site, as images/<stop>-<number>.svg.
+`python docs/pictures.py` writes docs/images/softly.svg, which is kept in the repository with what airplane.py and
+renderers.py draw. As a hook of mkdocs it adds the pictures of the tour to the site, as images/<stop>-<number>.svg.
 """
 
 from pathlib import Path

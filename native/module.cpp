@@ -24,7 +24,9 @@
 #include "sorting/network_rows.h"
 #include "sorting/network_second.h"
 #include "programs/tape.h"
+#include "rendering/rasterize.h"
 #include "rendering/silhouette.h"
+#include "rendering/silhouette_backward.h"
 #include "selection/threshold.h"
 #include "core/tnorms.h"
 
@@ -89,6 +91,8 @@ template <typename Result, typename... Args>
 NB_MODULE(_native, m) {
     m.def("isa", [] { return softly::name(softly::isa()); });
 
+    define(m, "euclidean_f32", SOFTLY_SELECT(euclidean<float>));
+    define(m, "euclidean_f64", SOFTLY_SELECT(euclidean<double>));
     define(m, "hamacher_f32", SOFTLY_SELECT(hamacher<float>));
     define(m, "hamacher_f64", SOFTLY_SELECT(hamacher<double>));
     define(m, "hamacher_backward_f32", SOFTLY_SELECT(hamacher_backward<float>));
@@ -135,6 +139,8 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 
+    define(m, "rasterize_f32", SOFTLY_SELECT(rasterize<float>));
+    define(m, "rasterize_f64", SOFTLY_SELECT(rasterize<double>));
     define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));
     define(m, "silhouette_f64", SOFTLY_SELECT(silhouette<double>));
     define(m, "silhouette_backward_f32", SOFTLY_SELECT(silhouette_backward<float>));

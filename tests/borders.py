@@ -286,4 +286,5 @@ NOT_ASKED = {
     **{("infinities", name): "black boxes are asked as they are" for name in BLACK_BOXES},
     ("infinities", "Renderer.silhouette[logistic]"): "a point at infinity has no picture",
     ("infinities", "Renderer.silhouette[gaussian, yager, squared]"): "a point at infinity has no picture",
+    ("infinities", "Renderer[nearest]"): "a point at infinity has no picture",
 }

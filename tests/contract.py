@@ -973,8 +973,8 @@ def _silhouette(x: Tensor, *, steepness: float, image_size: tuple[int, int] = (4
     return renderer.silhouette(mesh, camera).reshape(*x.shape[:-2], *image_size)
 
 
-def _hard_silhouette(x: Tensor) -> Tensor:
-    """Whether the ray of a pixel meets a face, by the volumes that it spans with the edges of the face."""
+def _met(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, 20, 4) Whether the ray of a pixel meets a face, by the volumes that it spans with its edges, and how deep."""
     camera = softly.rendering.Camera.look_at(distance=5.0, elevation=20.0, azimuth=30.0)
     points = camera.view(x.reshape(-1, 4, 3))
     size = 3.0**-0.5
@@ -983,8 +983,31 @@ def _hard_silhouette(x: Tensor) -> Tensor:
     a, b, c = points[:, None, _TETRAHEDRON].unbind(-2)
     volumes = [(torch.linalg.cross(p, q) * rays[..., 0, :]).sum(-1) for p, q in ((a, b), (b, c), (c, a))]
     sides = torch.stack(volumes, -1)
-    hit = ((sides > 0).all(-1) | (sides < 0).all(-1)).any(-1)
-    return hit.double().view(*x.shape[:-2], 4, 5)
+    depth = (sides * torch.stack([c[..., 2], a[..., 2], b[..., 2]], -1)).sum(-1) / sides.sum(-1)
+    return (sides > 0).all(-1) | (sides < 0).all(-1), depth
+
+
+def _hard_silhouette(x: Tensor) -> Tensor:
+    return _met(x)[0].any(-1).double().view(*x.shape[:-2], 4, 5)
+
+
+_PAINT = [[0.9, 0.1, 0.2], [0.3, 0.8, 0.1], [0.2, 0.4, 0.7], [0.6, 0.5, 0.9]]
+
+
+def _image(x: Tensor, *, steepness: float, **hyper: Any) -> Tensor:
+    renderer = softly.Renderer((4, 5), steepness=steepness, **hyper)
+    camera = softly.rendering.Camera.look_at(distance=5.0, elevation=20.0, azimuth=30.0)
+    faces = _TETRAHEDRON.to(x.device)
+    mesh = softly.rendering.Mesh(x.reshape(-1, 4, 3), faces, face_colors=x.new_tensor(_PAINT))
+    return renderer(mesh, camera).reshape(*x.shape[:-2], 4, 4, 5)
+
+
+def _hard_image(x: Tensor) -> Tensor:
+    """The paint of the nearest face that the ray of a pixel meets, and the silhouette."""
+    hit, depth = _met(x)
+    nearest = torch.where(hit, depth, torch.inf).argmin(-1)
+    paint = torch.where(hit.any(-1, keepdim=True), x.new_tensor(_PAINT)[nearest], 0.0)
+    return torch.cat([paint.mT.reshape(*x.shape[:-2], 3, 4, 5), _hard_silhouette(x).unsqueeze(-3)], -3)
 
 
 def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], *numbers: Any) -> Row:
@@ -1014,6 +1037,16 @@ RENDERING = [
         {"distribution": "gaussian", "tconorm": "yager", "squared": True},
         {"distribution": "cauchy", "tconorm": "einstein", "squared": False},
         *(4, False, 0.0, True, 3, 2.0, -1.0),
+    ),
+    Row(
+        "Renderer[nearest]",
+        _image,
+        _hard_image,
+        {"steepness": 1e7},
+        hyper={"steepness": 3.0, "distribution": "logistic", "shading": "nearest"},
+        other={"steepness": 5.0, "distribution": "cauchy", "shading": "softmax"},
+        shapes=((4, 3),),
+        shortest=3,
     ),
 ]
 

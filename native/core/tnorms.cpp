@@ -63,6 +63,23 @@ struct Row {
         return dual ? T(1) - result : result;
     }
 
+    static T norm(const T* x, int64_t n, bool& inside) {
+        Vector sum{};
+        auto outside = sum < T(0);
+        for (int64_t i = 0; i < n; i += lanes) {
+            Vector v{};
+            copy(&v, x + i, n - i);
+            outside |= (v < -kRounding<T>) | (v > T(1) + kRounding<T>);
+            sum += v * v;
+        }
+        T total = 0;
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+            inside = inside && !outside[lane];
+            total += sum[lane];
+        }
+        return sizeof(T) == 4 ? T(__builtin_sqrtf(total)) : T(__builtin_sqrt(total));
+    }
+
     void gradient(const T* x, T grad_out, T* grad_x, int64_t n) const {
         Vector product = Vector{} + T(1);
         for (int64_t i = 0; i < n; i += lanes) {
@@ -116,6 +133,19 @@ void hamacher_backward(const T* x, const T* grad_out, T* grad_x, int64_t rows, i
     });
 }
 
+template <typename T>
+bool euclidean(const T* x, T* out, int64_t rows, int64_t n, int threads) {
+    bool all_inside = true;
+    parallel_for(rows, 1 + kGrain / n, threads, [&](int64_t begin, int64_t end) {
+        bool inside = true;
+        for (int64_t r = begin; r < end; ++r) out[r] = Row<T>::norm(x + r * n, n, inside);
+        if (!inside) __atomic_store_n(&all_inside, false, __ATOMIC_RELAXED);
+    });
+    return all_inside;
+}
+
+template bool euclidean(const float*, float*, int64_t, int64_t, int);
+template bool euclidean(const double*, double*, int64_t, int64_t, int);
 template bool hamacher(const float*, float*, int64_t, int64_t, double, bool, int);
 template bool hamacher(const double*, double*, int64_t, int64_t, double, bool, int);
 template void hamacher_backward(const float*, const float*, float*, int64_t, int64_t, double, bool, int);

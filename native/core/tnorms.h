@@ -1,4 +1,5 @@
 // Reductions over Hamacher T-norms and T-conorms: the probabilistic (p = 1) and the Einstein one (p = 2) among them.
+// And the Euclidean norm, of which those of Yager's are made at p = 2.
 #pragma once
 
 #include "core/isa.h"
@@ -13,4 +14,8 @@ SOFTLY_DECLARE(
     template <typename T>
     void hamacher_backward(const T* x, const T* grad_out, T* grad_x, int64_t rows, int64_t n, double p, bool dual,
                            int threads);
+
+    // out[r] = sqrt(x[r, 0]^2 + ... + x[r, n - 1]^2). Whether all entries are in [0, 1], as above.
+    template <typename T>
+    bool euclidean(const T* x, T* out, int64_t rows, int64_t n, int threads);
 )

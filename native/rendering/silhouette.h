@@ -11,11 +11,4 @@ SOFTLY_DECLARE_WIDE(
     bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
                     int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
                     bool squared, int aggregation, double parameter, double cutoff, T* image, T* kept, int threads);
-
-    // The gradient in the polygons, and where that isn't null in the steepness.
-    template <typename T>
-    bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
-                             int64_t height, int64_t width, double steepness, int distribution, bool reversed,
-                             double shift, bool squared, int aggregation, double parameter, double cutoff,
-                             const T* grad, const T* kept, T* grad_polygons, T* grad_steepness, int threads);
 )

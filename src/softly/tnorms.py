@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -65,7 +64,10 @@ class TNorm:
         (tensor(0.2000), tensor(0.7000))
     """
 
-    _kernel: ClassVar[bool] = False
+    @property
+    def _kernel(self) -> bool:
+        """Whether reductions have a kernel that looks at the range of their operands on its way."""
+        return False
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
         raise AttributeError(f"{type(self).__name__} defines no reduction")
@@ -299,7 +301,7 @@ class Frank(TNorm):
         return torch.where(product < 0.5, near_zero, near_one) / log_p
 
 
-def _p_norm_reference(x: Tensor, p: float) -> Tensor:
+def _p_norm_reference(x: Tensor, p: float, reduction: str = "") -> Tensor:
     """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0``, p > 0; where all are 0 each has the derivative of a lone one, 1."""
     scale = x.detach().amax(-1, keepdim=True)
     zero = scale == 0
@@ -309,8 +311,9 @@ def _p_norm_reference(x: Tensor, p: float) -> Tensor:
     return norm.squeeze(-1)
 
 
-# No kernel, but the same in fewer passes of torch: the power is taken once, its derivative is a quotient, and rows are
-# scaled only where their sum of powers over- or underflows.
+# The same in fewer passes, at p = 2 by a kernel: the power is taken once, its derivative is a quotient, and rows are
+# scaled only where their sum of powers over- or underflows. Where the norm is that of a reduction, "any" or "all",
+# entries, or what they lack of 1, must be in [0, 1].
 
 
 def _uneasy(x: Tensor, norm: Tensor, p: float) -> tuple[Tensor, Tensor] | None:
@@ -335,15 +338,18 @@ _PRODUCTS: dict[float, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tens
 """Powers x^p, and x^(p - 1), that are products: much cheaper than powers, so that nothing has to be kept of them."""
 
 
-def _p_norm_shape(x: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+def _p_norm_shape(x: Tensor, p: float, reduction: str = "") -> tuple[Tensor, Tensor, Tensor]:
     rows = x.shape[:-1]
     return x.new_empty(rows), x.new_empty(rows), x.new_empty(0 if p in _PRODUCTS else x.shape)
 
 
-def _p_norm_forward(x: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+def _p_norm_forward(x: Tensor, p: float, reduction: str = "") -> tuple[Tensor, Tensor, Tensor]:
     powers = x.new_empty(0)
     if p == 2:
-        norm = torch.linalg.vector_norm(x, 2, dim=-1)
+        norm = x.new_empty(x.shape[:-1])
+        sizes = (norm.numel(), x.shape[-1], torch.get_num_threads())
+        if not native.kernel("euclidean", x.dtype)(x.data_ptr(), norm.data_ptr(), *sizes) and reduction:
+            _check_range(x.detach() if reduction == "any" else 1.0 - x.detach(), f"softly.tnorms.{reduction}", "x")
     elif p in _PRODUCTS:
         norm = _PRODUCTS[p][0](x).sum(-1).pow_(1.0 / p)
     else:
@@ -355,7 +361,7 @@ def _p_norm_forward(x: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
     return norm, kept, powers
 
 
-def _p_norm_backward(grad: Tensor, x: Tensor, norm: Tensor, powers: Tensor, p: float) -> Tensor:
+def _p_norm_backward(grad: Tensor, x: Tensor, norm: Tensor, powers: Tensor, p: float, reduction: str = "") -> Tensor:
     factor = (grad / norm if p == 2 else grad * norm.pow(1.0 - p)).unsqueeze(-1)
     if p in _PRODUCTS:
         result = _PRODUCTS[p][1](x) * factor
@@ -385,11 +391,11 @@ _p_norm_rows = native.Operator(
 )
 
 
-def _p_norm(x: Tensor, p: float, dim: int) -> Tensor:
+def _p_norm(x: Tensor, p: float, dim: int, reduction: str = "") -> Tensor:
     """``(Σ xᵢ^p)^(1/p)`` along ``dim``, for ``x >= 0`` and p > 0."""
     if p == 1:
         return x.sum(dim)
-    return _p_norm_rows(x.movedim(dim, -1), p)
+    return _p_norm_rows(x.movedim(dim, -1), p, reduction)
 
 
 @dataclass(frozen=True)
@@ -406,11 +412,15 @@ class Yager(TNorm):
     def __post_init__(self) -> None:
         _require("Yager", self.p, self.p > 0, "(0, inf)")
 
+    @property
+    def _kernel(self) -> bool:
+        return self.p == 2
+
     def _all(self, x: Tensor, dim: int) -> Tensor:
-        return torch.clamp(1.0 - _p_norm(1.0 - x, self.p, dim), min=0.0)
+        return torch.clamp(1.0 - _p_norm(1.0 - x, self.p, dim, "all"), min=0.0)
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
-        return torch.clamp(_p_norm(x, self.p, dim), max=1.0)
+        return torch.clamp(_p_norm(x, self.p, dim, "any"), max=1.0)
 
 
 @dataclass(frozen=True)

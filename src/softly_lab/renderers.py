@@ -128,12 +128,13 @@ def heat_map(runs: Sequence[Result], metric: str, searched: str = "") -> dict[st
 
 
 def _drawn(values: Mapping[Kind, float], metric: str) -> Figure:
-    columns = [name for name in DISTRIBUTIONS if name not in CANONICAL]
-    rows = [name for name in AGGREGATIONS if name not in CANONICAL]
+    # What nobody has run has no row and no column.
+    columns = [name for name in DISTRIBUTIONS if any(kind.distribution == name for kind in values)]
+    rows = [name for name in AGGREGATIONS if any(kind.aggregation == name for kind in values)]
     grids = np.full((2, len(rows), len(columns)), np.nan)
     for kind, value in values.items():
         grids[int(kind.squared), rows.index(kind.aggregation), columns.index(kind.distribution)] = value
-    figure = Figure(figsize=(11, 7), layout="constrained")
+    figure = Figure(figsize=(4.5 + 0.31 * len(columns), 3.0 + 0.18 * len(rows)), layout="constrained")
     axes = figure.subplots(2, 4, width_ratios=(8, 1, 8, 1), height_ratios=(1, 8), squeeze=False)
     for side, (grid, title) in enumerate(zip(grids, ("distances", "squared distances"), strict=True)):
         above, corner, map_, beside = axes[0][2 * side], axes[0][2 * side + 1], axes[1][2 * side], axes[1][2 * side + 1]
@@ -142,9 +143,9 @@ def _drawn(values: Mapping[Kind, float], metric: str) -> Figure:
         map_.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
         map_.set_yticks(range(len(rows)), rows if side == 0 else [], fontsize=7)
         above.bar(range(len(columns)), best.sum(0), color="#888")
-        above.set(xlim=(-0.5, len(columns) - 0.5), title=title, xticks=[])
+        above.set(xlim=(-0.5, len(columns) - 0.5), title=title, xticks=[], yticks=[0, int(best.sum(0).max())])
         beside.barh(range(len(rows)), best.sum(1), color="#888")
-        beside.set(ylim=(len(rows) - 0.5, -0.5), yticks=[])
+        beside.set(ylim=(len(rows) - 0.5, -0.5), yticks=[], xticks=[0, int(best.sum(1).max())])
         corner.axis("off")
     figure.colorbar(image, ax=axes, label=metric, shrink=0.6)
     return figure

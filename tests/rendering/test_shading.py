@@ -61,6 +61,54 @@ def test_highlights_on_a_flat_quad():
     torch.testing.assert_close(flat[0, 0, 4, 4], torch.tensor(0.2 + 0.5 * 0.8))
 
 
+def test_highlights_on_a_coarse_sphere_are_those_of_the_sphere():
+    # Normals of vertices are the sphere's, and what lies between them is so but for the curvature within a face.
+    direction = torch.nn.functional.normalize(torch.tensor([0.4, 0.3, 0.9], dtype=torch.float64), dim=0)
+    lights = Lights(ambient=0.1, direction=direction, diffuse=0.5, specular=0.8, shininess=20.0)
+    normals, inside = sphere_normals(21)
+    facing = (normals @ direction).clamp(min=0)
+    mirrored = 2 * facing.unsqueeze(-1) * normals - direction
+    expected = 0.1 + 0.5 * facing + 0.8 * mirrored[..., 2].clamp(min=0) ** 20.0
+    sphere = icosphere(level=3)
+    mesh = Mesh(sphere.vertices.double(), sphere.faces)
+    off = {}
+    for lighting in ("pixels", "corners"):
+        image = Renderer(21, shading="nearest", lighting=lighting)(mesh, FRONT, lights)[0, 0]
+        off[lighting] = (image - expected)[inside].abs().max().item()
+    assert off["pixels"] < 0.03  # of a vertex normal that is off by a degree
+    assert off["corners"] > 5 * off["pixels"]
+
+
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_lamp_close_to_a_flat_quad(shading, flat):
+    square = torch.tensor([[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]]).double()
+    faces = torch.tensor([[0, 1, 2], [0, 2, 3]])
+    mesh = Mesh(square, faces, face_colors=torch.ones(2, 3).double() if flat else None)
+    lamp, eye = torch.tensor([0.3, -0.2, 0.5]).double(), torch.tensor([0.0, 0.0, 2.0]).double()
+    lights = Lights(ambient=0.05, points=lamp, point_diffuse=0.6, specular=0.7, shininess=5.0)
+    camera, size = Camera.look_at(distance=2.0, fov=40.0), 12
+    image = Renderer(size, shading=shading, steepness=1e6)(mesh, camera, lights)[0, 0]
+    places = torch.zeros(size * size, 3).double()
+    places[:, :2] = 2.0 * math.tan(math.radians(20.0)) * pixel_centres(size, size, square)
+    towards = torch.nn.functional.normalize(lamp - places, dim=-1)
+    mirrored = towards * torch.tensor([-1.0, -1.0, 1.0])
+    along = (mirrored * torch.nn.functional.normalize(eye - places, dim=-1)).sum(-1).clamp(min=0)
+    expected = (0.05 + 0.6 * towards[:, 2] + 0.7 * along**5).view(size, size)
+    torch.testing.assert_close(image, expected, atol=1e-9, rtol=0)
+    corners = Renderer(size, shading=shading, steepness=1e6, lighting="corners")(mesh, camera, lights)[0, 0]
+    assert (corners - expected).abs().max() > 0.2
+
+
+@pytest.mark.parametrize("lighting", ["pixels", "corners"])
+def test_faces_from_behind_show_the_other_side_of_their_normals(lighting):
+    lights = Lights(ambient=0.1, direction=torch.tensor([0.0, 0.0, 1.0]), diffuse=0.7)
+    single = torch.tensor([[-2.0, -2.0, 0.0], [2.0, -2.0, 0.0], [0.0, 3.0, 0.0]])
+    for faces in ([[0, 1, 2]], [[0, 2, 1]]):
+        image = Renderer(5, shading="nearest", lighting=lighting)(Mesh(single, torch.tensor(faces)), FRONT, lights)
+        assert image[0, 0, 2, 2].item() == pytest.approx(0.8)
+
+
 def test_spherical_harmonics_are_the_integral_of_the_light_over_directions():
     generator = torch.Generator().manual_seed(0)
     harmonics = torch.randn(9, 3, generator=generator, dtype=torch.float64)
@@ -220,6 +268,7 @@ def test_a_renderer_is_still_a_module():
     ("make", "message"),
     [
         (lambda: Renderer(4, shading="flat"), "'softmax' or 'nearest', got 'flat'"),
+        (lambda: Renderer(4, lighting="vertices"), "'pixels' or 'corners', got 'vertices'"),
         (lambda: Renderer(4, depth_sharpness=0.0), "depth_sharpness must be positive"),
         (lambda: Renderer(4, supersampling=0), "supersampling must be at least 1"),
         (lambda: Renderer(4, background=torch.ones(2))(cube(), FRONT), "three numbers"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,11 +16,26 @@ from softly import _inputs
 __all__ = ["save_gif", "save_image"]
 
 
-def _picture(image: Tensor, name: str) -> Any:
+def _pillow(name: str) -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError(f"{name}: images are written by Pillow: pip install pillow.") from None
+        raise ImportError(f"{name}: images are read and written by Pillow: pip install pillow.") from None
+    return Image
+
+
+def read_image(path: Path, name: str) -> np.ndarray:
+    """(3, H, W) The colours of an image, in [0, 1]."""
+    pillow = _pillow(name)
+    try:
+        with pillow.open(path) as image:
+            return np.asarray(image.convert("RGB"), dtype=np.float64).transpose(2, 0, 1) / 255.0
+    except OSError as error:
+        raise ValueError(f"{name}: {path.name} is no image that Pillow can read: {error}.") from None
+
+
+def _picture(image: Tensor, name: str) -> Any:
+    pillow = _pillow(name)
     _inputs.floating(image, name, "image")
     image = image.detach().cpu()
     while image.ndim > 2 and image.shape[0] == 1:
@@ -27,7 +43,7 @@ def _picture(image: Tensor, name: str) -> Any:
     if image.ndim != 2 and (image.ndim != 3 or image.shape[0] not in (3, 4)):
         raise ValueError(f"{name}: an image must have shape (H, W), (3, H, W) or (4, H, W), got {tuple(image.shape)}.")
     values = (255.0 * image.float().clamp(0.0, 1.0)).round().to(torch.uint8)
-    return Image.fromarray((values if values.ndim == 2 else values.movedim(0, -1)).contiguous().numpy())
+    return pillow.fromarray((values if values.ndim == 2 else values.movedim(0, -1)).contiguous().numpy())
 
 
 def save_image(image: Tensor, path: str | os.PathLike[str]) -> None:

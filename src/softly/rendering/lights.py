@@ -73,22 +73,43 @@ class Lights:
             >>> lights.shade(torch.zeros(3), torch.tensor([0.0, 0.0, 1.0]), torch.full((3,), 0.5), torch.ones(3))
             tensor([0.5000, 0.2500, 0.0000])
         """
-        light = _triple(self.ambient, colors).expand_as(normals)
+        light, shine = self.parts(positions, normals, eye - positions)
+        return colors * light + shine
+
+    @property
+    def even(self) -> bool:
+        """Whether all places get the same light: ambient alone.
+
+        Example:
+            >>> softly.rendering.Lights().even
+            True
+        """
+        return self.direction is None and self.points is None and self.harmonics is None
+
+    def parts(self, positions: Tensor, normals: Tensor, towards_eye: Tensor) -> tuple[Tensor, Tensor]:
+        """What colours of surface points are multiplied by, and what is added to them; all (..., 3).
+
+        Example:
+            >>> lights = softly.rendering.Lights(ambient=0.25)
+            >>> lights.parts(torch.zeros(3), torch.tensor([0.0, 0.0, 1.0]), torch.ones(3))
+            (tensor([0.2500, 0.2500, 0.2500]), tensor([0., 0., 0.]))
+        """
+        light = _triple(self.ambient, normals).expand_as(normals)
         shine = torch.zeros_like(light)
         if self.harmonics is not None:
             light = light + _irradiance(normals, self.harmonics.to(normals))
-        towards_eye = torch.nn.functional.normalize(eye - positions, dim=-1)
-        for towards, intensity in self._sources(positions, colors):
+        towards_eye = torch.nn.functional.normalize(towards_eye, dim=-1)
+        for towards, intensity in self._sources(positions):
             facing = (normals * towards).sum(-1, keepdim=True)
             light = light + intensity * facing.clamp(min=0.0)
             mirrored = 2.0 * facing * normals - towards
             along = (mirrored * towards_eye).sum(-1, keepdim=True).clamp(min=0.0)
             lit = (facing > 0) & (along > 0)
             power = torch.where(lit, torch.where(lit, along, 1.0) ** self.shininess, 0.0)
-            shine = shine + _triple(self.specular, colors) * power
-        return colors * light + shine
+            shine = shine + _triple(self.specular, normals) * power
+        return light, shine
 
-    def _sources(self, positions: Tensor, like: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _sources(self, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Unit vectors towards every light, and its intensity."""
         found = []
         for places, intensity, fixed in (
@@ -97,8 +118,8 @@ class Lights:
         ):
             if places is None:
                 continue
-            places = places.to(like).reshape(-1, 3)
-            amounts = _triple(intensity, like).expand(len(places), 3)
+            places = places.to(positions).reshape(-1, 3)
+            amounts = _triple(intensity, positions).expand(len(places), 3)
             for place, amount in zip(places, amounts, strict=True):
                 way = place.expand_as(positions) if fixed else place - positions
                 found.append((torch.nn.functional.normalize(way, dim=-1), amount))

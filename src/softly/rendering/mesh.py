@@ -10,6 +10,9 @@ from torch import Tensor
 
 from softly import _inputs, native
 from softly.rendering import files
+from softly.rendering import textures as _textures
+from softly.rendering.stored import Stored
+from softly.rendering.vectors import unit
 
 __all__ = ["Mesh"]
 
@@ -20,7 +23,7 @@ class Mesh:
     """Triangles in space: vertices, and faces that are three of them each, with colours where they have some.
 
     Moving a vertex moves every face that has it: all that is computed of a mesh is differentiable in its vertices and
-    in its colours.
+    in its colours and textures.
 
     Args:
         vertices: (..., V, 3) Points of the world, right-handed with y up; (V, 3) is a batch of one.
@@ -28,6 +31,11 @@ class Mesh:
             (..., F, 3) with the batch of ``vertices``, whose rows of -1 are no faces: what `join` makes.
         vertex_colors: (..., V, 3) Red, green and blue in [0, 1].
         face_colors: (..., F, 3) The same for each face.
+        textures: (..., F, R², 3) Texels of each face: R² triangles alike, in the order of SoftRas. Or with ``uvs``
+            (..., 3, H, W) an image that is wrapped around the mesh: bilinear between the centres of its pixels, and
+            repeated beyond its borders.
+        uvs: (..., F, 3, 2) Where in the image the corners of faces are: (0, 0) is its lower left corner, (1, 1) its
+            upper right one. Of coordinates (V, 2) that vertices have, ``mesh.corners(uvs)``.
 
     Example:
         >>> mesh = softly.rendering.Mesh(torch.eye(3), torch.tensor([[0, 1, 2]]))
@@ -42,6 +50,8 @@ class Mesh:
         *,
         vertex_colors: Tensor | None = None,
         face_colors: Tensor | None = None,
+        textures: Tensor | None = None,
+        uvs: Tensor | None = None,
     ) -> None:
         name = "softly.rendering.Mesh"
         _inputs.floating(vertices, name, "vertices")
@@ -51,8 +61,11 @@ class Mesh:
         self.faces = _checked_faces(faces, self.vertices, name)
         self.vertex_colors = self._colors(vertex_colors, "vertex_colors", self.vertices.shape[-2])
         self.face_colors = self._colors(face_colors, "face_colors", self.faces.shape[-2])
-        if vertex_colors is not None and face_colors is not None:
-            raise ValueError(f"{name}: a mesh has vertex_colors or face_colors, got both.")
+        self.textures, self.uvs = _textures.checked(textures, uvs, self.faces.shape[-2])
+        kinds = {"vertex_colors": vertex_colors, "face_colors": face_colors, "textures": textures}
+        given = [kind for kind, value in kinds.items() if value is not None]
+        if len(given) > 1:
+            raise ValueError(f"{name}: a mesh has one of {', '.join(kinds)}, got {' and '.join(given)}.")
 
     def _colors(self, colors: Tensor | None, argument: str, count: int) -> Tensor | None:
         if colors is None:
@@ -69,7 +82,7 @@ class Mesh:
         return f"Mesh({batch} of {self.vertices.shape[-2]} vertices and {self.faces.shape[-2]} faces)"
 
     def at(self, vertices: Tensor) -> Mesh:
-        """The same faces and colours at other vertices.
+        """The same faces, colours and textures at other vertices.
 
         Example:
             >>> cube = softly.rendering.cube()
@@ -78,7 +91,8 @@ class Mesh:
         """
         if vertices is self.vertices:
             return self
-        return Mesh(vertices, self.faces, vertex_colors=self.vertex_colors, face_colors=self.face_colors)
+        colors = {"vertex_colors": self.vertex_colors, "face_colors": self.face_colors, "textures": self.textures}
+        return Mesh(vertices, self.faces, **colors, uvs=self.uvs)
 
     @property
     def present(self) -> Tensor | None:
@@ -125,7 +139,7 @@ class Mesh:
             >>> softly.rendering.cube().normals()[0, 0]
             tensor([0., 0., 1.])
         """
-        return _unit(self._area_vectors())
+        return unit(self._area_vectors())
 
     def vertex_normals(self) -> Tensor:
         """(..., V, 3) The unit normals of the vertices: their faces' normals, weighted by area.
@@ -142,17 +156,22 @@ class Mesh:
         shape = (*areas.shape[:-2], self.vertices.shape[-2], 3)
         spread = areas.unsqueeze(-2).expand(*areas.shape[:-1], 3, 3).flatten(-3, -2)
         index = self.faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand_as(spread)
-        return _unit(areas.new_zeros(shape).scatter_add(-2, index, spread))
+        return unit(areas.new_zeros(shape).scatter_add(-2, index, spread))
 
     def _area_vectors(self) -> Tensor:
         a, b, c = self.corners().unbind(-2)
         return torch.linalg.cross(b - a, c - a)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Mesh:
+    def load(path: str | os.PathLike[str], *, textures: bool = True) -> Mesh:
         """Read a mesh from a file: OBJ, also with .gz, or PLY; other formats by trimesh.
 
-        Polygons become triangles, colours of vertices and the diffuse colours of materials are kept; textures are not.
+        Polygons become triangles; colours of vertices, the diffuse colours of materials, texture coordinates and the
+        image of the materials are kept. A library of materials or an image that isn't there is passed over.
+
+        Args:
+            path: The file.
+            textures: Whether images are read, by Pillow. A mesh has one: of files with several take False.
 
         Raises:
             ValueError: With the line and the reason, where the file is malformed.
@@ -165,17 +184,21 @@ class Mesh:
             ...     softly.rendering.Mesh.load(path)
             Mesh(1 of 4 vertices and 2 faces)
         """
-        found = files.read(path)
+        found = files.read(path, textures=textures)
         tensor = lambda x: None if x is None else torch.from_numpy(x).to(torch.get_default_dtype())  # noqa: E731
         return Mesh(
             torch.from_numpy(found.vertices).to(torch.get_default_dtype()),
             torch.from_numpy(found.faces),
             vertex_colors=tensor(found.vertex_colors),
             face_colors=tensor(found.face_colors),
+            textures=tensor(found.texture),
+            uvs=tensor(found.uvs),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the only mesh of a batch to an OBJ or a PLY file, with its colours.
+
+        OBJ files have materials beside them, and an image where the mesh has one, at eight bits a colour.
 
         Example:
             >>> import pathlib, tempfile
@@ -189,12 +212,23 @@ class Mesh:
             raise ValueError(f"softly.rendering.Mesh.save: a file has one mesh, got {self}.")
         faces = self.faces.reshape(-1, 3)
         there = faces[:, 0] >= 0
+        if self.textures is not None and self.uvs is None:
+            raise ValueError(
+                "softly.rendering.Mesh.save: files have no texels of faces; save a mesh with an image and uvs, or "
+                "with face_colors."
+            )
+        if any(x is not None and x.shape[:-3].numel() > 1 for x in (self.textures, self.uvs)):
+            raise ValueError(f"softly.rendering.Mesh.save: a file has one texture, got several of {self}.")
         array = lambda x: x.detach().cpu().double().reshape(-1, 3).numpy()  # noqa: E731
-        stored = files.Stored(
+        stored = Stored(
             array(self.vertices),
             faces[there].cpu().numpy(),
             None if self.vertex_colors is None else array(self.vertex_colors),
             None if self.face_colors is None else array(self.face_colors.reshape(-1, 3)[there]),
+            None if self.uvs is None else self.uvs.detach().cpu().double().reshape(-1, 3, 2)[there.cpu()].numpy(),
+            None
+            if self.textures is None
+            else self.textures.detach().cpu().double().numpy().reshape(self.textures.shape[-3:]),
         )
         files.write(path, stored)
 
@@ -203,7 +237,7 @@ class Mesh:
         """One batch of meshes that needn't have the same faces; what is missing is padded, and not seen.
 
         Args:
-            meshes: Each with one batch dimension, all with colours of one kind or none.
+            meshes: Each with one batch dimension, all with colours of one kind or none, and textures of one size.
 
         Example:
             >>> cube, sphere = softly.rendering.cube(), softly.rendering.icosphere(12)
@@ -222,36 +256,33 @@ class Mesh:
             (mesh.faces if mesh.faces.ndim > 2 else mesh.faces.unsqueeze(0)).expand(mesh.vertices.shape[0], -1, -1)
             for mesh in meshes
         ]
+        mapped = any(mesh.uvs is not None for mesh in meshes)
         return Mesh(
             torch.cat([_padded(mesh.vertices, most, 0) for mesh in meshes]),
             torch.cat([_padded(f, longest, -1) for f in faces]),
-            vertex_colors=_joined_colors([m.vertex_colors for m in meshes], meshes, most, name),
-            face_colors=_joined_colors([m.face_colors for m in meshes], meshes, longest, name),
+            vertex_colors=_joined([m.vertex_colors for m in meshes], meshes, most, name),
+            face_colors=_joined([m.face_colors for m in meshes], meshes, longest, name),
+            textures=_joined([m.textures for m in meshes], meshes, None if mapped else longest, name),
+            uvs=_joined([m.uvs for m in meshes], meshes, longest, name),
         )
 
 
 def _padded(x: Tensor, rows: int, value: float) -> Tensor:
-    return torch.nn.functional.pad(x, (0, 0, 0, rows - x.shape[-2]), value=value)
+    return torch.nn.functional.pad(x, (*(0, 0) * (x.ndim - 2), 0, rows - x.shape[1]), value=value)
 
 
-def _joined_colors(colors: list[Tensor | None], meshes: Sequence[Mesh], rows: int, name: str) -> Tensor | None:
-    known = [
-        _padded(c.expand(m.vertices.shape[0], -1, -1), rows, 0)
-        for c, m in zip(colors, meshes, strict=True)
-        if c is not None
-    ]
+def _joined(values: list[Tensor | None], meshes: Sequence[Mesh], rows: int | None, name: str) -> Tensor | None:
+    """What meshes have as one batch, each made so many rows long; None for as long as they are."""
+    known = [v.expand(m.vertices.shape[0], *v.shape[1:]) for v, m in zip(values, meshes, strict=True) if v is not None]
     if not known:
         return None
-    if len(known) < len(colors):
-        raise ValueError(f"{name}: all meshes need colours of the same kind, got {len(known)} of {len(colors)}.")
+    if len(known) < len(values):
+        raise ValueError(f"{name}: all meshes need colours of the same kind, got {len(known)} of {len(values)}.")
+    known = known if rows is None else [_padded(v, rows, 0) for v in known]
+    if len({v.shape[1:] for v in known}) > 1:
+        sizes = " and ".join(sorted({str(tuple(v.shape[1:])) for v in known}))
+        raise ValueError(f"{name}: all textures must have the same size, got {sizes}; resize them.")
     return torch.cat(known)
-
-
-def _unit(x: Tensor) -> Tensor:
-    """``x`` at length 1; what has none stays 0."""
-    square = x.square().sum(-1, keepdim=True)
-    zero = square == 0
-    return torch.where(zero, 0.0, x / torch.where(zero, 1.0, square).sqrt())
 
 
 def _checked_faces(faces: Tensor, vertices: Tensor, name: str) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from softly import native
 from softly.rendering.camera import Camera
 from softly.rendering.mesh import Mesh
 from softly.rendering.silhouette import pixel_centres
@@ -47,7 +48,7 @@ class Surface:
             moved = camera.centre.to(points).unsqueeze(-2) * homogeneous[..., 2:]
             homogeneous = torch.cat([homogeneous[..., :2] + moved, homogeneous[..., 2:]], -1)
         self.depths = mesh.corners(points[..., 2:]).squeeze(-1)  # (..., F, 3)
-        corners = mesh.corners(homogeneous)
+        self.corners = corners = mesh.corners(homogeneous)
         a, b, c = corners.unbind(-2)
         # What a face without area, seen from its side, may span by rounding alone.
         square = corners.detach().square().sum(-1).amax(-1)
@@ -57,26 +58,19 @@ class Surface:
         self.front = (torch.linalg.cross(a, b) * c).sum(-1) > 0  # seen counter-clockwise
         self.near, self.far, self.present = camera.near, camera.far, mesh.present
 
-    def hits(self, points: Tensor, *, double_sided: bool) -> tuple[Tensor, Tensor]:
-        """(..., P) The nearest face at points (P, 2), and whether there is one."""
-        rays = torch.cat([points, torch.ones_like(points[:, :1])], -1)
-        volumes = torch.einsum("pi,...fki->...pfk", rays, self.sides)
-        total = volumes.sum(-1, keepdim=True)
-        weights = volumes / torch.where(total == 0, 1.0, total)
-        slack = 64 * torch.finfo(weights.dtype).eps  # so that faces that share an edge leave no gap
-        depth = (weights * self.depths.unsqueeze(-3)).sum(-1)
-        hit = (weights >= -slack).all(-1) & (total.squeeze(-1).abs() > self.rounding.unsqueeze(-2))
-        hit = hit & (depth >= self.near) & (depth <= self.far)
-        if not double_sided:
-            hit = hit & self.front.unsqueeze(-2)
+    def nearest(self, height: int, width: int, *, double_sided: bool) -> Tensor:
+        """(..., height · width) The nearest face at every pixel, -1 where there is none."""
+        usable = torch.ones_like(self.front) if double_sided else self.front
         if self.present is not None:
-            hit = hit & self.present.unsqueeze(-2)
-        nearest = torch.where(hit, depth, torch.inf)
-        if not nearest.shape[-1]:
-            none = torch.zeros(nearest.shape[:-1], dtype=torch.long, device=nearest.device)
-            return none, none.bool()
-        index = nearest.argmin(-1)
-        return index, hit.any(-1)
+            usable = usable & self.present
+        batch = torch.broadcast_shapes(self.sides.shape[:-2], usable.shape)
+        tensors = (
+            self.sides.detach().expand(*batch, 3, 3),
+            self.depths.detach().expand(*batch, 3),
+            self.corners.detach().expand(*batch, 3, 3),
+            self.rounding.expand(batch),
+        )
+        return _nearest(*tensors, usable.expand(batch), height, width, self.near, self.far)
 
     def at(self, points: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """(..., P, 3), (..., P) Weights and depths of points (P, 2) on given faces, differentiable."""
@@ -101,14 +95,12 @@ def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided
     """What is seen at every pixel."""
     surface = Surface(mesh, camera)
     points = pixel_centres(height, width, mesh.vertices)
-    step = max(_PAIRS // max(surface.depths.numel() // 3, 1), 1)
-    with torch.no_grad():
-        found = [surface.hits(part, double_sided=double_sided) for part in points.split(step)]
-    index, hit = torch.cat([f for f, _ in found], -1), torch.cat([h for _, h in found], -1)
+    found = surface.nearest(height, width, double_sided=double_sided)
+    index, hit = found.clamp(min=0), found >= 0
     if not mesh.faces.shape[-2]:
         shape = (*index.shape[:-1], height, width)
         none = mesh.vertices.new_zeros(*shape, 3)
-        return Buffers(torch.full_like(none[..., 0], torch.inf), none, index.reshape(shape) - 1, none)
+        return Buffers(torch.full_like(none[..., 0], torch.inf), none, found.reshape(shape), none)
     weights, depth = surface.at(points, index)
     normals = chosen(mesh.normals(), index, 1)
     sheet = lambda x: x.unflatten(hit.ndim - 1, (height, width))  # noqa: E731
@@ -118,3 +110,103 @@ def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided
         sheet(torch.where(hit, index, -1)),
         sheet(torch.where(hit.unsqueeze(-1), weights, 0.0)),
     )
+
+
+# The kernel ------------------------------------------------------------------------------------------------------
+
+
+def _reference(
+    sides: Tensor,
+    depths: Tensor,
+    corners: Tensor,
+    rounding: Tensor,
+    usable: Tensor,
+    height: int,
+    width: int,
+    near: float,
+    far: float,
+) -> Tensor:
+    points = pixel_centres(height, width, sides)
+    if not usable.shape[-1]:
+        return torch.full((*usable.shape[:-1], len(points)), -1, dtype=torch.long, device=sides.device)
+    rays = torch.cat([points, torch.ones_like(points[:, :1])], -1)
+    slack = 64 * torch.finfo(sides.dtype).eps  # so that faces that share an edge leave no gap
+    parts = []
+    for part in rays.split(max(_PAIRS // max(usable.numel(), 1), 1)):
+        volumes = torch.einsum("pi,...fki->...pfk", part, sides)
+        total = volumes.sum(-1, keepdim=True)
+        weights = volumes / torch.where(total == 0, 1.0, total)
+        depth = (weights * depths.unsqueeze(-3)).sum(-1)
+        hit = (weights >= -slack).all(-1) & (total.squeeze(-1).abs() > rounding.unsqueeze(-2)) & usable.unsqueeze(-2)
+        hit = hit & (depth >= near) & (depth <= far)
+        index = torch.where(hit, depth, torch.inf).argmin(-1)
+        parts.append(torch.where(hit.any(-1), index, -1))
+    return torch.cat(parts, -1)
+
+
+def _shape(
+    sides: Tensor,
+    depths: Tensor,
+    corners: Tensor,
+    rounding: Tensor,
+    usable: Tensor,
+    height: int,
+    width: int,
+    *rest: float,
+) -> Tensor:
+    return usable.new_empty((*usable.shape[:-1], height * width), dtype=torch.long)
+
+
+def _forward(
+    sides: Tensor,
+    depths: Tensor,
+    corners: Tensor,
+    rounding: Tensor,
+    usable: Tensor,
+    height: int,
+    width: int,
+    near: float,
+    far: float,
+) -> Tensor:
+    found = _shape(sides, depths, corners, rounding, usable, height, width)
+    pointers = tuple(x.data_ptr() for x in (sides, depths, corners, rounding, usable))
+    sizes = (usable.shape[:-1].numel(), usable.shape[-1], height, width, near, far)
+    if not native.kernel("rasterize", sides.dtype)(*pointers, *sizes, found.data_ptr(), torch.get_num_threads()):
+        raise MemoryError(f"softly.Renderer: no memory for {sizes[0]} × {sizes[1]} faces.")
+    return found
+
+
+def _check(
+    sides: Tensor,
+    depths: Tensor,
+    corners: Tensor,
+    rounding: Tensor,
+    usable: Tensor,
+    height: int,
+    width: int,
+    near: float,
+    far: float,
+) -> None:
+    shape = tuple(usable.shape)
+    for name, tensor, own in (("sides", sides, (3, 3)), ("depths", depths, (3,)), ("corners", corners, (3, 3)),
+                              ("rounding", rounding, ())):  # fmt: skip
+        if tuple(tensor.shape) != (*shape, *own) or tensor.dtype != sides.dtype:
+            raise ValueError(
+                f"softly.Renderer: {name} must have shape {(*shape, *own)} and be {sides.dtype}, got "
+                f"{tuple(tensor.shape)} of {tensor.dtype}."
+            )
+    if usable.dtype != torch.bool or usable.ndim < 1:
+        raise ValueError(f"softly.Renderer: usable must be boolean of shape (..., F), got {shape} of {usable.dtype}.")
+    if min(height, width) < 1:
+        raise ValueError(f"softly.Renderer: the image's size must be positive, got {(height, width)}.")
+
+
+_nearest = native.Operator(
+    "rasterize",
+    forward=_forward,
+    shape=_shape,
+    backward=None,
+    reference=_reference,
+    check=_check,
+    tensors=4,
+)

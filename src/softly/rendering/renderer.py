@@ -55,6 +55,8 @@ class Renderer(Steep):
         double_sided: Whether faces have a colour from behind; silhouettes see them in any case.
         depth_sharpness: Inverse temperature of the softmax over near / depth, > 0.
         straight_through: Whether silhouettes are hard, with soft gradients.
+        lighting: Where light is computed: at "pixels", from interpolated places and normals, or at the "corners" of
+            faces, whose colours are then interpolated, which is faster and flatter.
         supersampling: An image is the mean over so many times as many rows and columns.
 
     Example:
@@ -81,6 +83,7 @@ class Renderer(Steep):
         double_sided: bool = True,
         depth_sharpness: float = 1e4,
         straight_through: bool = False,
+        lighting: str = "pixels",
         supersampling: int = 1,
     ) -> None:
         super().__init__(steepness, name="softly.Renderer")
@@ -92,12 +95,15 @@ class Renderer(Steep):
             raise ValueError("softly.Renderer: 'average' has no hard limit; straight_through needs a T-conorm.")
         if shading not in ("softmax", "nearest"):
             raise ValueError(f"softly.Renderer: shading must be 'softmax' or 'nearest', got {shading!r}.")
+        if lighting not in ("pixels", "corners"):
+            raise ValueError(f"softly.Renderer: lighting must be 'pixels' or 'corners', got {lighting!r}.")
         if not 0 < depth_sharpness < math.inf:
             raise ValueError(f"softly.Renderer: depth_sharpness must be positive and finite, got {depth_sharpness}.")
         self.supersampling = _inputs.integer(supersampling, "softly.Renderer", "supersampling")
         if self.supersampling < 1:
             raise ValueError(f"softly.Renderer: supersampling must be at least 1, got {supersampling}.")
         self.straight_through, self.shading, self.double_sided = straight_through, shading, double_sided
+        self.lighting = lighting
         self.background, self.depth_sharpness = background, float(depth_sharpness)
         self._choice = Choice(
             distributions.get(distribution),
@@ -171,9 +177,8 @@ class Renderer(Steep):
     def forward(self, mesh: Mesh, camera: Camera, lights: Lights | None = None) -> Tensor:
         """The image in colours, with the silhouette as its opacity.
 
-        As steepness and depth_sharpness grow, colours are those of the nearest faces. Light is computed at corners and
-        interpolated between them: of faces that have a colour with the face's normal, otherwise with those of the
-        vertices.
+        As steepness and depth_sharpness grow, colours are those of the nearest faces. In the light faces that have a
+        colour or texels are flat, with the face's normal, and all others smooth, with those of the vertices.
 
         Args:
             mesh, camera: As of `silhouette`.
@@ -244,14 +249,14 @@ class Renderer(Steep):
         opacity = self._silhouette(mesh, camera, steepness)
         behind = self._behind(mesh.vertices)
         size = self._size()
+        at_pixels, both = self.lighting == "pixels", self.double_sided
+        scene = (mesh, camera, lights, *size, behind)
         if self.shading == "nearest":
-            colors = nearest(mesh, camera, lights, *size, behind, double_sided=self.double_sided)
+            colors = nearest(*scene, at_pixels=at_pixels, double_sided=both)
         else:
             dial = _as_dial(steepness, mesh.vertices)
-            colors = blended(
-                *(mesh, camera, lights, *size, behind, dial, self._choice, self.depth_sharpness),
-                double_sided=self.double_sided,
-            )
+            how = (dial, self._choice, self.depth_sharpness)
+            colors = blended(*scene, *how, at_pixels=at_pixels, double_sided=both)
         batch = torch.broadcast_shapes(colors.shape[:-3], opacity.shape[:-2])
         colors, opacity = colors.expand(*batch, *colors.shape[-3:]), opacity.expand(*batch, *size)
         return torch.cat([colors, opacity.unsqueeze(-3)], -3)

@@ -14,41 +14,34 @@ from softly.rendering.lights import Lights
 from softly.rendering.mesh import Mesh
 from softly.rendering.rasterize import Surface, buffers, chosen
 from softly.rendering.silhouette import Choice, coverage, pixel_centres
+from softly.rendering.skin import Skin
 
 _PAIRS = 1 << 19
 _BEHIND = 1e-3
 """The closeness of the background, where that of what touches the near plane is 1."""
 
 
-def corner_colors(mesh: Mesh, camera: Camera, lights: Lights) -> Tensor:
-    """(..., F, 3, 3) The lit colours at the corners: smooth of coloured vertices, flat of coloured faces."""
-    positions = mesh.corners()
-    if mesh.face_colors is not None:
-        colors = mesh.face_colors.to(positions).unsqueeze(-2).expand_as(positions)
-        normals = mesh.normals().unsqueeze(-2).expand_as(positions)
-    else:
-        normals = mesh.corners(mesh.vertex_normals())
-        white = torch.ones_like(mesh.vertices) if mesh.vertex_colors is None else mesh.vertex_colors.to(positions)
-        colors = mesh.corners(white)
-    rotation = camera.rotation.to(positions)
-    eye = -(rotation.transpose(-1, -2) @ camera.translation.to(positions).unsqueeze(-1)).squeeze(-1)
-    eye = eye.reshape(*eye.shape[:-1], 1, 1, 3)
-    # Seen from behind, a face shows the other side of its normal.
-    away = ((eye - positions) * normals).sum(-1, keepdim=True) < 0
-    return lights.shade(positions, torch.where(away, -normals, normals), colors, eye)
-
-
 def nearest(
-    mesh: Mesh, camera: Camera, lights: Lights, height: int, width: int, background: Tensor, *, double_sided: bool
+    mesh: Mesh,
+    camera: Camera,
+    lights: Lights,
+    height: int,
+    width: int,
+    background: Tensor,
+    *,
+    at_pixels: bool,
+    double_sided: bool,
 ) -> Tensor:
     """(..., 3, H, W) The colours of the nearest faces."""
     found = buffers(mesh, camera, height, width, double_sided=double_sided)
     hit = found.faces >= 0
     if not mesh.faces.shape[-2]:
         return background.expand(*hit.shape[:-2], 3, height, width)
-    colors = chosen(corner_colors(mesh, camera, lights), found.faces.clamp(min=0).flatten(-2), 2)
-    blended = (found.barycentrics.flatten(-3, -2).unsqueeze(-1) * colors).sum(-2).unflatten(-2, (height, width))
-    return torch.where(hit.unsqueeze(-3), blended.movedim(-1, -3), background)
+    skin = Skin(mesh, camera, lights, Surface(mesh, camera).front, at_pixels=at_pixels)
+    faces, weights = found.faces.clamp(min=0).flatten(-2), found.barycentrics.flatten(-3, -2)
+    values = (weights.unsqueeze(-1) * chosen(skin.corners, faces, 2)).sum(-2)
+    colors = skin.colors(values, weights, faces).unflatten(-2, (height, width))
+    return torch.where(hit.unsqueeze(-3), colors.movedim(-1, -3), background)
 
 
 def blended(
@@ -62,6 +55,7 @@ def blended(
     choice: Choice,
     sharpness: float,
     *,
+    at_pixels: bool,
     double_sided: bool,
 ) -> Tensor:
     """(..., 3, H, W) The softmax over closeness of the colours of all faces, weighted by their coverage.
@@ -70,7 +64,9 @@ def blended(
     closeness of its own.
     """
     corners, seen = polygons(mesh, camera)
-    surface, colors = Surface(mesh, camera), corner_colors(mesh, camera, lights)
+    surface = Surface(mesh, camera)
+    skin = Skin(mesh, camera, lights, surface.front, at_pixels=at_pixels)
+    every = torch.arange(mesh.faces.shape[-2], device=corners.device)
     visible = surface.front if not double_sided else None
     if seen is not None:
         visible = seen if visible is None else visible & seen
@@ -89,7 +85,13 @@ def blended(
         top = torch.where(p > 0, closeness, _BEHIND).detach().amax(-1, keepdim=True).clamp(min=_BEHIND)
         share = p * torch.exp((torch.where(p > 0, closeness, _BEHIND) - top) * sharpness)
         behind = torch.exp((_BEHIND - top.squeeze(-1)) * sharpness).unsqueeze(-1)
-        seen_colors = torch.einsum("...pf,...pfk,...fkc->...pc", share, weights, colors)
+        if skin.finished:
+            seen_colors = torch.einsum("...pf,...pfk,...fkc->...pc", share, weights, skin.corners)
+        else:
+            values = torch.einsum("...pfk,...fkc->...pfc", weights, skin.corners).flatten(-3, -2)
+            faces = every.expand(len(points), -1).flatten()
+            colors = skin.colors(values, weights.flatten(-3, -2), faces).unflatten(-2, (len(points), -1))
+            seen_colors = torch.einsum("...pf,...pfc->...pc", share, colors)
         return (seen_colors + behind * base) / (share.sum(-1, keepdim=True) + behind)
 
     points = pixel_centres(height, width, mesh.vertices)

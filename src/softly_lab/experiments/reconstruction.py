@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
     },
     compared={
         "quick": {"distribution,squared,aggregation": RECONSTRUCTED[:3]},
-        "standard": {"distribution,squared,aggregation": RECONSTRUCTED},
+        "standard": {"distribution,squared,aggregation": RECONSTRUCTED, "exponent": (-1.5, -2.0, -2.5)},
         "full": {"distribution,squared,aggregation": RECONSTRUCTED, "exponent": tuple(-0.5 * n for n in range(2, 13))},
     },
     overview=class_map,

@@ -1,0 +1,105 @@
+// The distance of a point from the border of a polygon is the least of those from its edges, and within the polygon the
+// least of those from their lines. With m the former and l the latter, positive inside, it is 2 max(l, 0) - m: inside m
+// is l, and a point that seems to be inside of a sliver by rounding alone, where l is 0, is still outside.
+#pragma once
+
+#include "core/simd.h"
+
+namespace softly::SOFTLY_ISA {
+
+template <typename T>
+constexpr T kFar = sizeof(T) == 4 ? T(1e18) : T(1e150);
+
+// An edge: its beginning, direction, normal to the inside, length, and what keeps it from deciding what is inside.
+enum : int { kAx, kAy, kTx, kTy, kNx, kNy, kLength, kAside, kEdge };
+
+template <typename T>
+T root(T x) {
+    return sizeof(T) == 4 ? T(__builtin_sqrtf(x)) : T(__builtin_sqrt(x));
+}
+
+// The edges of a polygon made ready, kEdge numbers each, and its box: x from, x to, y from, y to, so far apart.
+template <typename T>
+void prepare_polygon(const T* polygon, int64_t corners, bool seen, T* edge, T* box, int64_t stride) {
+    T low[2] = {kFar<T>, kFar<T>}, high[2] = {-kFar<T>, -kFar<T>};
+    T turn = 0;
+    for (int64_t k = 0; k < corners; ++k) {
+        const T* a = polygon + 2 * k;
+        const T* b = polygon + 2 * ((k + 1) % corners);
+        for (int axis = 0; axis < 2; ++axis) {
+            low[axis] = a[axis] < low[axis] ? a[axis] : low[axis];
+            high[axis] = a[axis] > high[axis] ? a[axis] : high[axis];
+        }
+        turn += (a[0] - polygon[0]) * (b[1] - polygon[1]) - (a[1] - polygon[1]) * (b[0] - polygon[0]);
+    }
+    const T sign = turn < 0 ? T(-1) : T(1);
+    for (int64_t k = 0; k < corners; ++k, edge += kEdge) {
+        const T* a = polygon + 2 * k;
+        const T* b = polygon + 2 * ((k + 1) % corners);
+        const T ex = b[0] - a[0], ey = b[1] - a[1], square = ex * ex + ey * ey;
+        const bool single = !(square > Format<T>::smallest_normal);
+        const T length = single ? T(0) : root(square), inverse = single ? T(0) : 1 / length;
+        edge[kAx] = a[0];
+        edge[kAy] = a[1];
+        edge[kTx] = single ? T(1) : ex * inverse;
+        edge[kTy] = single ? T(0) : ey * inverse;
+        edge[kNx] = -sign * edge[kTy];
+        edge[kNy] = sign * edge[kTx];
+        edge[kLength] = length;
+        edge[kAside] = single && corners > 3 ? kFar<T> : T(0);
+    }
+    // Nothing is close to the box of what isn't seen.
+    box[0] = seen ? low[0] : 4 * kFar<T>;
+    box[stride] = seen ? high[0] : 4 * kFar<T>;
+    box[2 * stride] = seen ? low[1] : 4 * kFar<T>;
+    box[3 * stride] = seen ? high[1] : 4 * kFar<T>;
+}
+
+// The signed distance of points, and where on the border of a polygon they are closest to it.
+template <typename T>
+struct Border {
+    using S = Simd<T>;
+    using V = typename S::V;
+
+    template <int corners>
+    static V distance(const T* edge, V x, V y) {
+        V least = S::set(kFar<T> * kFar<T>), low = S::set(kFar<T>);
+#pragma GCC unroll 6
+        for (int k = 0; k < corners; ++k, edge += kEdge) {
+            const V ux = x - edge[kAx], uy = y - edge[kAy];
+            const V along = ux * edge[kTx] + uy * edge[kTy], line = ux * edge[kNx] + uy * edge[kNy];
+            const V over = along - S::min(S::max(along, S::zero()), S::set(edge[kLength]));
+            least = S::min(least, line * line + over * over);
+            low = S::min(low, corners > 3 ? line + edge[kAside] : line);
+        }
+        return 2 * S::max(low, S::zero()) - S::sqrt(least);
+    }
+
+    // Where the closest point of the border is, too: the edge's number, and in its frame.
+    struct Foot {
+        V d, number, line, over, along;
+    };
+
+    template <int corners>
+    static Foot foot(const T* edge, V x, V y) {
+        V least = S::set(kFar<T> * kFar<T>), low = S::set(kFar<T>);
+        V number = S::zero(), line = S::zero(), over = S::zero(), along = S::zero();
+#pragma GCC unroll 6
+        for (int k = 0; k < corners; ++k, edge += kEdge) {
+            const V ux = x - edge[kAx], uy = y - edge[kAy];
+            const V at = ux * edge[kTx] + uy * edge[kTy], from = ux * edge[kNx] + uy * edge[kNy];
+            const V held = S::min(S::max(at, S::zero()), S::set(edge[kLength])), beyond = at - held;
+            const V square = from * from + beyond * beyond;
+            const auto closer = square < least;
+            least = S::min(square, least);
+            number = closer ? S::set(T(k)) : number;
+            line = closer ? from : line;
+            over = closer ? beyond : over;
+            along = closer ? held : along;
+            low = S::min(low, corners > 3 ? from + edge[kAside] : from);
+        }
+        return {2 * S::max(low, S::zero()) - S::sqrt(least), number, line, over, along};
+    }
+};
+
+}  // namespace softly::SOFTLY_ISA

@@ -1,0 +1,190 @@
+"""OBJ files, with their materials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from softly.rendering.images import read_image, save_image
+from softly.rendering.stored import Stored, content, numbers, refuse
+
+_IGNORED = {"vn", "vp", "g", "o", "s", "l", "p", "mg", "lod", "shadow_obj", "trace_obj", "usemap", "maplib"}
+
+
+class _Material(NamedTuple):
+    """A diffuse colour, and the image that it multiplies."""
+
+    color: tuple[float, ...] = (1.0, 1.0, 1.0)
+    image: Path | None = None
+
+
+def _index(word: str, count: int, one: str, many: str, path: Path, line: int) -> int:
+    try:
+        index = int(word)
+    except ValueError:
+        refuse(path, line, f"{word!r} is no {one} of a face")
+    index = index - 1 if index > 0 else count + index
+    if index < 0 or index >= count or word.startswith("0"):
+        refuse(path, line, f"{word!r} is none of the {count} {many} so far")
+    return index
+
+
+def read(path: Path, *, textures: bool = True) -> Stored:
+    vertices: list[list[float]] = []
+    colors: list[list[float]] = []
+    places: list[list[float]] = []
+    faces: list[tuple[int, int, int]] = []
+    mapped: list[tuple[int, int, int]] = []
+    paints: list[int] = []
+    materials: dict[str, _Material] = {}
+    palette = [_Material()]
+    paint, started = 0, ""
+    text = content(path).decode("utf-8", errors="replace")
+    for line, row in enumerate(text.splitlines(), 1):
+        if row.endswith("\\"):
+            started += row[:-1] + " "
+            continue
+        words = (started + row).split("#", 1)[0].split()
+        started = ""
+        if not words:
+            continue
+        match words[0]:
+            case "v":
+                if len(words) not in (4, 5, 7, 8):
+                    refuse(
+                        path,
+                        line,
+                        f"a vertex has three coordinates, and maybe three colours, not {len(words) - 1} numbers",
+                    )
+                values = numbers(words[1:], path, line)
+                vertices.append(values[:3])
+                if len(values) >= 6:
+                    colors.append(values[-3:])
+            case "vt":
+                if len(words) not in (2, 3, 4):
+                    refuse(path, line, f"texture coordinates are one to three numbers, not {len(words) - 1}")
+                places.append([*numbers(words[1:], path, line), 0.0][:2])
+            case "f":
+                if len(words) < 4:
+                    refuse(path, line, f"a face has at least three vertices, not {len(words) - 1}")
+                parts = [word.split("/") for word in words[1:]]
+                corners = [_index(part[0], len(vertices), "vertex", "vertices", path, line) for part in parts]
+                where = [
+                    _index(part[1], len(places), "place in the image", "texture coordinates", path, line)
+                    for part in parts
+                    if len(part) > 1 and part[1]
+                ]
+                for k in range(1, len(corners) - 1):
+                    faces.append((corners[0], corners[k], corners[k + 1]))
+                    mapped.append((where[0], where[k], where[k + 1]) if len(where) == len(corners) else (-1, -1, -1))
+                    paints.append(paint)
+            case "mtllib":
+                library = path.parent / row.split(None, 1)[1].strip()
+                materials.update(_read_materials(library, textures=textures))
+            case "usemtl":
+                material = materials.get(" ".join(words[1:]))
+                paint = 0
+                if material is not None:
+                    palette.append(material)
+                    paint = len(palette) - 1
+            case keyword if keyword not in _IGNORED:
+                refuse(path, line, f"{keyword!r} is not known here")
+    if colors and len(colors) != len(vertices):
+        refuse(path, "end", f"{len(colors)} of {len(vertices)} vertices have colours; all or none must")
+    uvs = None
+    if mapped and min(mapped)[0] >= 0:
+        uvs = np.array(places, dtype=np.float64)[np.array(mapped, dtype=np.int64)]
+    texture = None if colors else _texture([palette[paint] for paint in dict.fromkeys(paints)], uvs, path)
+    painted = None
+    if len(palette) > 1 and not colors and texture is None:
+        painted = np.array([material.color for material in palette])[np.array(paints, dtype=np.int64)]
+    return Stored(
+        np.array(vertices, dtype=np.float64).reshape(-1, 3),
+        np.array(faces, dtype=np.int64).reshape(-1, 3),
+        np.array(colors) if colors else None,
+        painted,
+        uvs,
+        texture,
+    )
+
+
+def _texture(used: list[_Material], uvs: np.ndarray | None, path: Path) -> np.ndarray | None:
+    """The image of all materials that are used, times their colour."""
+    if all(material.image is None for material in used):
+        return None
+    if len(set(used)) > 1:
+        count = len({material.image for material in used if material.image is not None})
+        refuse(
+            path,
+            "end",
+            f"faces have {count} images and {len(set(used))} materials, a mesh has one; load it with textures=False",
+        )
+    if uvs is None:
+        refuse(path, "end", "a material has an image, and faces have no texture coordinates; load with textures=False")
+    assert used[0].image is not None
+    return read_image(used[0].image, "softly.rendering.Mesh.load") * np.array(used[0].color)[:, None, None]
+
+
+def _read_materials(path: Path, *, textures: bool) -> dict[str, _Material]:
+    """Materials by name; none where the file isn't there."""
+    found: dict[str, _Material] = {}
+    if not path.is_file():
+        return found
+    current = None
+    for line, row in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        words = row.split("#", 1)[0].split()
+        if words[:1] == ["newmtl"]:
+            current = " ".join(words[1:])
+            found[current] = _Material()
+        elif words[:1] == ["Kd"] and current is not None:
+            if len(words) != 4:
+                refuse(path, line, "a colour has three numbers")
+            found[current] = found[current]._replace(color=tuple(numbers(words[1:], path, line)))
+        elif words[:1] == ["map_Kd"] and current is not None and textures:
+            if len(words) < 2 or words[1].startswith("-"):
+                refuse(
+                    path, line, f"an image without options is known here, not {row.strip()!r}; load with textures=False"
+                )
+            image = path.parent / row.split(None, 1)[1].strip().replace("\\", "/")
+            if image.is_file():
+                found[current] = found[current]._replace(image=image)
+    return found
+
+
+def write(path: Path, mesh: Stored) -> None:
+    rows = []
+    for i, vertex in enumerate(mesh.vertices.tolist()):
+        extra = [] if mesh.vertex_colors is None else mesh.vertex_colors[i].tolist()
+        rows.append("v " + _text([*vertex, *extra]))
+    if mesh.uvs is None:
+        faces = [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in mesh.faces.tolist()]
+    else:
+        places, where = np.unique(mesh.uvs.reshape(-1, 2), axis=0, return_inverse=True)
+        rows += [f"vt {_text(place)}" for place in places.tolist()]
+        pairs = np.stack([mesh.faces, where.reshape(-1, 3)], -1) + 1
+        faces = ["f " + " ".join(f"{v}/{t}" for v, t in face) for face in pairs.tolist()]
+    library = path.with_suffix(".mtl")
+    if mesh.face_colors is not None:
+        kinds, which = np.unique(mesh.face_colors, axis=0, return_inverse=True)
+        paints = [f"newmtl color{i}\nKd {_text(kind)}" for i, kind in enumerate(kinds.tolist())]
+        last = -1
+        for number, paint in enumerate(which.reshape(-1).tolist()):
+            rows += [f"usemtl color{paint}"] * (paint != last) + [faces[number]]
+            last = paint
+    elif mesh.texture is not None:
+        image = path.with_suffix(".png")
+        save_image(torch.from_numpy(mesh.texture), image)
+        paints = [f"newmtl image\nKd 1.0 1.0 1.0\nmap_Kd {image.name}"]
+        rows += ["usemtl image", *faces]
+    else:
+        path.write_text("\n".join([*rows, *faces]) + "\n")
+        return
+    library.write_text("\n".join(paints) + "\n")
+    path.write_text("\n".join([f"mtllib {library.name}", *rows]) + "\n")
+
+
+def _text(values: list[float]) -> str:
+    return " ".join(repr(float(value)) for value in values)

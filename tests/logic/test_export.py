@@ -102,12 +102,22 @@ def counts_in_c(function, rows, k):
     return counts
 
 
+def numbers_in_c(function, rows, k):
+    predicted = np.full((len(rows), k), -1, dtype=np.float32)
+    for row, number in zip(np.ascontiguousarray(rows), predicted, strict=True):
+        function(pointer(row), pointer(number))
+    return predicted
+
+
 @needs("gcc")
 def test_c_counts_and_predicts(circuit, tmp_path):
     library, bits = compiled(tmp_path, circuit.to_c()), vectors(circuit)
     np.testing.assert_array_equal(counts_in_c(library.circuit_counts, bits, circuit.k), circuit.counts(bits))
-    predicted = [library.circuit_predict(pointer(row)) for row in bits]
-    np.testing.assert_array_equal(predicted, circuit.predict(bits))
+    if circuit.task == "classes":
+        predicted = [library.circuit_predict(pointer(row)) for row in bits]
+        np.testing.assert_array_equal(predicted, circuit.predict(bits))
+    else:
+        np.testing.assert_array_equal(numbers_in_c(library.circuit_predict, bits, circuit.k), circuit(bits))
 
 
 @needs("gcc")
@@ -132,12 +142,53 @@ def test_c_compares_numbers(tmp_path):
 
 
 @needs("gcc")
-@pytest.mark.parametrize("head", [{"tau": 3.7, "beta": -0.3}, {"tau": 20.0, "logit_size": 20}, {"tau": 1e300}])
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"tau": 3.7, "beta": -0.3},
+        {"tau": 20.0, "logit_size": 20},
+        {"tau": 1e300},
+        {"tau": 3.7, "scale": 0.3, "shift": 150.1},
+        {"tau": 20.0, "logit_size": 20, "scale": -77.0, "shift": 152.5},
+    ],
+)
 def test_c_has_the_scores(head, tmp_path):
     circuit = random_circuit(10, [60], 3, 0, **head)
     library, bits = compiled(tmp_path, circuit.to_c()), vectors(circuit, 50)
     scores = [[library.circuit_score(ctypes.c_int32(count)) for count in row] for row in circuit.counts(bits).tolist()]
     np.testing.assert_array_equal(np.array(scores, dtype=np.float32), circuit(bits))
+
+
+def circuit_of_texts(**arguments):
+    comparisons = Comparisons(
+        3, np.array([0, 0, 1, 1, 1, 2]), np.array([0.5, 1.5, 0, 1, 2, 0]), np.array([0, 0, 1, 1, 1, 1])
+    )
+    texts = ((), ("red", 'bl"ue\n', "grün"), ("",))
+    return random_circuit(6, [30, 30], 3, 7, comparisons=comparisons, texts=texts, **arguments)
+
+
+TEXTS = [[1.0, "red", ""], [None, "grün", None], [2.0, 'bl"ue\n', "x"], [0.0, None, ""], [float("nan"), "gr", ""]]
+
+
+@needs("gcc")
+@pytest.mark.parametrize("task", ["classes", "numbers"])
+def test_c_of_texts(task, tmp_path):
+    circuit = circuit_of_texts(task=task, scale=2.5, shift=-3.0)
+    library = compiled(tmp_path, circuit.to_c())
+    library.circuit_text.restype = ctypes.c_double
+
+    def number(column, value):
+        if isinstance(value, str):
+            return library.circuit_text(ctypes.c_uint32(column), value.encode())
+        return np.nan if value is None else value
+
+    rows = np.array([[number(column, value) for column, value in enumerate(row)] for row in TEXTS])
+    np.testing.assert_array_equal(counts_in_c(library.circuit_counts_row, rows, 3), circuit.counts(TEXTS))
+    if task == "classes":
+        predicted = [library.circuit_predict_row(pointer(row)) for row in rows]
+        np.testing.assert_array_equal(predicted, circuit.predict(TEXTS))
+    else:
+        np.testing.assert_array_equal(numbers_in_c(library.circuit_predict_row, rows, 3), circuit(TEXTS))
 
 
 @needs("gcc", "nm", "size")
@@ -172,8 +223,8 @@ def simulated(folder, circuit, source, bits):
     (folder / "test.v").write_text(f"""
 module test;
   reg clk = 0;
-  reg [{circuit.num_inputs - 1}:0] rows [0:{len(bits) - 1}];
-  reg [{circuit.num_inputs - 1}:0] x;
+  reg [{circuit.netlist.num_inputs - 1}:0] rows [0:{len(bits) - 1}];
+  reg [{circuit.netlist.num_inputs - 1}:0] x;
   wire [{circuit.k * width - 1}:0] counts;
   wire [{max(1, (circuit.k - 1).bit_length()) - 1}:0] index;
   integer i;
@@ -201,7 +252,7 @@ def test_verilog_in_simulation(circuit, pipeline, tmp_path):
     bits = vectors(circuit)
     counts, index = simulated(tmp_path, circuit, circuit.to_verilog(pipeline=pipeline), bits)
     np.testing.assert_array_equal(counts, circuit.counts(bits))
-    np.testing.assert_array_equal(index, circuit.predict(bits))
+    np.testing.assert_array_equal(index, circuit.counts(bits).argmax(-1))
 
 
 @needs("iverilog", "vvp")
@@ -323,6 +374,37 @@ def test_numpy_compares_numbers():
         names["counts"](np.zeros((4, 2)))
 
 
+@pytest.mark.parametrize("task", ["classes", "numbers"])
+@pytest.mark.parametrize("head", [{}, {"tau": 10.0, "logit_size": 10, "scale": 30.0, "shift": 1e8}])
+def test_numpy_of_texts(task, head):
+    circuit = circuit_of_texts(task=task, **head)
+    names = module(circuit.to_numpy())
+    np.testing.assert_array_equal(names["counts"](TEXTS), circuit.counts(TEXTS))
+    np.testing.assert_allclose(names["predict"](TEXTS), circuit.predict(TEXTS), rtol=1e-15)
+    for row, message in (([1.0, 2.0, ""], "column 1 has texts, got 2.0"), (["1", "", ""], "column 0 has numbers")):
+        with pytest.raises(TypeError, match=message):
+            names["counts"]([row])
+    with pytest.raises(ValueError, match="3 values"):
+        names["counts"]([[1.0]])
+
+
+def test_numpy_of_one_number():
+    circuit = CIRCUITS["one output"].described(scale=0.1, shift=7.0)
+    bits = vectors(circuit)
+    np.testing.assert_array_equal(module(circuit.to_numpy())["predict"](bits), circuit.predict(bits))
+
+
+def test_comparisons_that_nothing_needs_are_in_no_export():
+    comparisons = Comparisons(2, np.array([1, 0, 1, 0]), np.array([3.0, 0.5, 3.0, 7.5]), np.array([0, 0, 0, 0]))
+    both = Layer(np.array([1, 1]), np.array([[0, 2], [1, 1]]))  # the comparison with 3 is there twice
+    circuit = Circuit(4, [both], k=1, comparisons=comparisons)
+    assert (circuit.inputs.columns.tolist(), circuit.inputs.thresholds.tolist()) == ([0, 1], [0.5, 3.0])
+    assert circuit.netlist.num_gates == 1
+    for source in (circuit.to_c(), circuit.to_verilog(), circuit.to_blif(), circuit.to_aiger(), circuit.to_numpy()):
+        assert "7.5" not in source
+        assert source.count("3.0") + source.count("0x1.8000000000000p+1") in (1, 2)
+
+
 def test_numpy_needs_numpy_alone(tmp_path):
     (tmp_path / "circuit.py").write_text(CIRCUITS["random"].to_numpy())
     loaded = run(sys.executable, "-c", "import circuit, sys; print(*sys.modules)", cwd=tmp_path).split()
@@ -359,7 +441,7 @@ def test_hostile_names_in_verilog(hostile, tmp_path):
     bits = vectors(circuit)
     counts, _ = simulated(tmp_path, circuit, circuit.to_verilog(), bits)
     np.testing.assert_array_equal(counts, circuit.counts(bits))
-    counts, _ = simulated(tmp_path, hostile, hostile.to_verilog(pipeline=1), hostile.comparisons(numbers()) * 1)
+    counts, _ = simulated(tmp_path, hostile, hostile.to_verilog(pipeline=1), hostile.inputs(numbers()) * 1)
     np.testing.assert_array_equal(counts, hostile.counts(numbers()))
 
 

@@ -13,7 +13,16 @@ import numpy as np
 import torch
 
 from softly.logic.export._program import program
-from softly.logic.export._source import Source, describe, identifier, legend, score, wrapped
+from softly.logic.export._source import (
+    Source,
+    describe,
+    identifier,
+    legend,
+    num_columns,
+    score,
+    unscaled,
+    wrapped,
+)
 
 __all__ = ["to_c"]
 
@@ -41,8 +50,6 @@ void ${name}_counts(const uint8_t *bits, int32_t *counts);
 /* The same for 8 * sizeof(${name}_word) examples, of which a word of every input has one bit each; a row of counts
    for every example. */
 void ${name}_counts_words(const ${name}_word *words, int32_t *counts);
-/* The group with the largest count, the lowest one of ties. */
-int32_t ${name}_predict(const uint8_t *bits);
 /* The score of a count. */
 float ${name}_score(int32_t count);
 $declarations
@@ -115,14 +122,6 @@ static void ${name}_count(unsigned examples, int32_t *counts)
   }
 }
 
-static int32_t ${name}_best(void)
-{
-  int32_t group, best = 0;
-  for (group = 1; group < ${name}_groups; group++)
-    if (${name}_result[group] > ${name}_result[best]) best = group;
-  return best;
-}
-
 void ${name}_counts(const uint8_t *bits, int32_t *counts)
 {
   uint32_t i;
@@ -139,12 +138,6 @@ void ${name}_counts_words(const ${name}_word *words, int32_t *counts)
   ${name}_count(8 * sizeof(${name}_word), counts);
 }
 
-int32_t ${name}_predict(const uint8_t *bits)
-{
-  ${name}_counts(bits, ${name}_result);
-  return ${name}_best();
-}
-
 float ${name}_score(int32_t count)
 {
   return $formula;
@@ -152,9 +145,8 @@ float ${name}_score(int32_t count)
 """)
 
 _ROWS_DECLARED = Template("""\
-/* The same for one row of ${name}_columns numbers; NAN where one is missing. */
+/* The counts of one row of ${name}_columns numbers; NAN where one is missing. */
 void ${name}_counts_row(const double *row, int32_t *counts);
-int32_t ${name}_predict_row(const double *row);
 """)
 
 _ROWS = Template("""
@@ -168,11 +160,60 @@ void ${name}_counts_row(const double *row, int32_t *counts)
   ${name}_execute();
   ${name}_count(1, counts);
 }
+""")
 
-int32_t ${name}_predict_row(const double *row)
+# What is made of counts, from bits and, where the circuit compares, from rows of numbers.
+_CLASSES_DECLARED = Template("""\
+/* The group with the largest count, the lowest one of ties. */
+int32_t ${name}_predict$suffix($argument);
+""")
+
+_BEST = Template("""
+static int32_t ${name}_best(void)
 {
-  ${name}_counts_row(row, ${name}_result);
+  int32_t group, best = 0;
+  for (group = 1; group < ${name}_groups; group++)
+    if (${name}_result[group] > ${name}_result[best]) best = group;
+  return best;
+}
+""")
+
+_CLASSES = Template("""
+int32_t ${name}_predict$suffix($argument)
+{
+  ${name}_counts$suffix($given, ${name}_result);
   return ${name}_best();
+}
+""")
+
+_NUMBERS_DECLARED = Template("""\
+/* The ${name}_groups numbers that are predicted: the scores of the counts. */
+void ${name}_predict$suffix($argument, float *numbers);
+""")
+
+_NUMBERS = Template("""
+void ${name}_predict$suffix($argument, float *numbers)
+{
+  uint32_t group;
+  ${name}_counts$suffix($given, ${name}_result);
+  for (group = 0; group < ${name}_groups; group++) numbers[group] = ${name}_score(${name}_result[group]);
+}
+""")
+
+_TEXTS_DECLARED = Template("""\
+/* The number that stands for a text in a column of texts; NAN for a text that is not known. */
+double ${name}_text(uint32_t column, const char *text);
+""")
+
+_TEXTS = Template("""
+double ${name}_text(uint32_t column, const char *text)
+{
+  uint32_t i, n;
+  for (i = ${name}_texts_of[column]; i < ${name}_texts_of[column + 1]; i++) {
+    for (n = 0; text[n] && text[n] == ${name}_texts[i][n]; n++) {}
+    if (text[n] == ${name}_texts[i][n]) return i - ${name}_texts_of[column];
+  }
+  return NAN;
 }
 """)
 
@@ -194,8 +235,9 @@ def to_c(circuit: Source, name: str = "circuit") -> str:
     size = len(circuit.netlist.outputs) // circuit.k
     flash = slot_size * (p.gates.size + len(p.outputs)) + 8 * len(p.runs) + 4 * p.groups.size
     tables: list[str] = []
-    declarations = rows = ""
-    if (c := circuit.comparisons) is not None:
+    declared, defined = [], []
+    forms = [{"name": name, "suffix": "", "argument": "const uint8_t *bits", "given": "bits"}]
+    if (c := circuit.inputs) is not None:
         column_type, column_size = _unsigned(c.num_columns - 1)
         flash += (column_size + 9) * len(c.columns)
         tables += [
@@ -204,8 +246,27 @@ def to_c(circuit: Source, name: str = "circuit") -> str:
             _array(f"double {name}_threshold[]", map(_double, c.thresholds.tolist())),
             _array(f"uint8_t {name}_equal[]", c.kinds.tolist()),
         ]
-        declarations, rows = _ROWS_DECLARED.substitute(name=name), _ROWS.substitute(name=name)
-    if circuit.logit_size:
+        declared.append(_ROWS_DECLARED.substitute(name=name))
+        defined.append(_ROWS.substitute(name=name))
+        forms.append({"name": name, "suffix": "_row", "argument": "const double *row", "given": "row"})
+    if circuit.task == "classes":
+        defined.append(_BEST.substitute(name=name))
+    for form in forms:
+        classes = circuit.task == "classes"
+        declared.append((_CLASSES_DECLARED if classes else _NUMBERS_DECLARED).substitute(form))
+        defined.append((_CLASSES if classes else _NUMBERS).substitute(form))
+    if circuit.texts:
+        known = [text for texts in circuit.texts for text in texts]
+        starts = np.cumsum([0, *map(len, circuit.texts)]).tolist()
+        flash += 4 * len(starts) + sum(len(text.encode("utf-8", "replace")) + 9 for text in known)
+        tables += [
+            "\n/* Texts of all columns, and where those of a column begin. */",
+            _array(f"char *const {name}_texts[]", map(_string, known)),
+            _array(f"uint32_t {name}_texts_of[]", starts),
+        ]
+        declared.append(_TEXTS_DECLARED.substitute(name=name))
+        defined.append(_TEXTS.substitute(name=name))
+    if circuit.logit_size or not unscaled(circuit):
         scores = _scores(circuit, size)
         flash += 4 * len(scores)
         tables.append(_array(f"float {name}_scores[]", map(_float, scores)))
@@ -219,32 +280,31 @@ def to_c(circuit: Source, name: str = "circuit") -> str:
         names = f"extern const char *const {name}_names[{circuit.k}];\n\n"
         flash += sum(map(len, circuit.classes)) + circuit.k * 5
         tables.append(f"\nconst char *const {name}_names[{circuit.k}] = {{\n{wrapped(strings)}\n}};")
-    return (
-        _FILE.substitute(
-            name=name,
-            description=describe(circuit),
-            flash=flash,
-            ram=4 * circuit.k,
-            legend="".join(f" * {line}\n" for line in legend(circuit)),
-            score=score(circuit),
-            include="#include <math.h>\n" if any("INFINITY" in part for part in (*tables, formula)) else "",
-            inputs=circuit.netlist.num_inputs,
-            columns=circuit.netlist.num_inputs if c is None else c.num_columns,
-            k=circuit.k,
-            names=names,
-            declarations=declarations,
-            slot_type=slot_type,
-            slots=p.num_slots,
-            planes=max(1, size.bit_length()),
-            gates=wrapped(_triples(p.gates)),
-            runs=wrapped(f"{{{kind}, {count}}}" for kind, count in p.runs or [(0, 0)]),
-            outputs=wrapped(p.outputs.tolist() or [0]),
-            groups=wrapped(_triples(p.groups)),
-            tables="\n".join(tables),
-            formula=formula,
-        )
-        + rows
-    )
+    return _FILE.substitute(
+        name=name,
+        description=describe(circuit),
+        flash=flash,
+        ram=4 * circuit.k,
+        legend="".join(f" * {line}\n" for line in legend(circuit)),
+        score=score(circuit),
+        include="#include <math.h>\n"
+        if circuit.texts or any("INFINITY" in part for part in (*tables, formula))
+        else "",
+        inputs=circuit.netlist.num_inputs,
+        columns=num_columns(circuit),
+        k=circuit.k,
+        names=names,
+        declarations="".join(declared),
+        slot_type=slot_type,
+        slots=p.num_slots,
+        planes=max(1, size.bit_length()),
+        gates=wrapped(_triples(p.gates)),
+        runs=wrapped(f"{{{kind}, {count}}}" for kind, count in p.runs or [(0, 0)]),
+        outputs=wrapped(p.outputs.tolist() or [0]),
+        groups=wrapped(_triples(p.groups)),
+        tables="\n".join(tables),
+        formula=formula,
+    ) + "".join(defined)
 
 
 def _unsigned(largest: int) -> tuple[str, int]:
@@ -273,9 +333,11 @@ def _float(value: float) -> str:
 
 
 def _scores(circuit: Source, size: int) -> list[float]:
-    """The scores of all counts, so that C needs no logarithm."""
+    """The scores of all counts, so that C needs no logarithm, and rounds nothing in its own way."""
     scores = torch.arange(size + 1, dtype=torch.int32).float() / circuit.tau + circuit.beta
-    return torch.logit(scores, 0.5 / circuit.logit_size).tolist()
+    if circuit.logit_size:
+        scores = torch.logit(scores, 0.5 / circuit.logit_size)
+    return (scores if unscaled(circuit) else scores * circuit.scale + circuit.shift).tolist()
 
 
 def _string(text: str) -> str:

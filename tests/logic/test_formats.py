@@ -50,6 +50,16 @@ def comparing():
     return softly.logic.discretize(network, columns=["a", 'b"\n', "\ud800"], classes=["", "x", "y", "ü" * 1000])
 
 
+class Skip(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = LogicLayer(5, 7, seed=0), LogicLayer(9, 4, seed=1)
+
+    def forward(self, x):
+        first = self.first(x)
+        return torch.cat((self.second(torch.cat((first, x[:, :2]), 1)), first[:, 5:], x[:, 3:]), 1)
+
+
 CIRCUITS = {
     "explicit": explicit,
     "odd widths": lambda: explicit((1, 3, 5), 5),
@@ -63,6 +73,7 @@ CIRCUITS = {
         texts=[(), ("", "a", '"ü"'), ()], missing=["unknown"], task="numbers", scale=0.1, shift=1e9
     ),
     "of few kinds": lambda: softly.logic.discretize(LogicNetwork(20, [31, 30], 5, gates=["and", "or", "xor"], seed=2)),
+    "with a skip": lambda: softly.logic.discretize(Skip()),
     "of one kind": lambda: softly.logic.discretize(LogicNetwork(20, [31, 30], 5, gates=["xor"], seed=2)),
 }
 
@@ -87,6 +98,8 @@ def assert_equal(a, b):
         np.testing.assert_array_equal(one.gates, other.gates)
         np.testing.assert_array_equal(one.wires, other.wires)
         assert one.wiring == other.wiring
+        np.testing.assert_array_equal(one.source, other.source)
+    np.testing.assert_array_equal(a.outputs, b.outputs)
     np.testing.assert_array_equal(a(rows(a)), b(rows(a)))
 
 
@@ -501,6 +514,17 @@ def test_ladders_that_cannot_be(part, value, reason, tmp_path):
     refused(written(tmp_path / "a", tensors, described), reason)
 
 
+@pytest.mark.parametrize("tensor", ["sources.1", "outputs"])
+@pytest.mark.parametrize(
+    "value", [[[0, 2**31]], [[0, 0]], [[0, 1, 2]], [[99, 1]], [[0, 2**32 - 1]] * 9, np.zeros((0, 2)), [[-1, 1]]]
+)
+def test_sources_that_cannot_be(tensor, value, tmp_path):
+    tensors, described = second("with a skip")
+    kind = np.uint32 if np.min(value, initial=0) >= 0 else np.int32
+    tensors[tensor] = np.array(value, dtype=kind)
+    refused(written(tmp_path / "a", tensors, described), "must be runs|must be values|which it can't be|in_dim|k = ")
+
+
 def test_columns_of_ladders_that_are_not_there(tmp_path):
     tensors, described = second()
     tensors["comparisons.runs"][:, 0] += 100
@@ -527,7 +551,7 @@ def harmless(path):
     assert peak < MOST
 
 
-FUZZED = ["explicit", "seeded", "comparing", "of texts", "of few kinds"]
+FUZZED = ["explicit", "seeded", "comparing", "of texts", "of few kinds", "with a skip"]
 
 
 @pytest.fixture(scope="module")

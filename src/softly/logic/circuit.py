@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from softly.logic import export, formats
-from softly.logic import wiring as wirings
-from softly.logic.encodings import Encoding
 from softly.logic.execution import Comparisons, Engine
-from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.netlist import Layer, Netlist, build
-from softly.logic.network import LogicNetwork
 from softly.logic.summary import Summary
 from softly.logic.tables import Columns
 
-__all__ = ["Circuit", "discretize"]
+__all__ = ["Circuit"]
 
 
 class Circuit:
@@ -41,6 +37,7 @@ class Circuit:
         scale, shift: At last, scores are multiplied by the one, and the other is added.
         task: Whether groups are "classes" or "numbers" to predict; None takes a single group for numbers.
         comparisons: How rows of numbers become bits; None where bits come in.
+        outputs: The values that are counted, as in `netlist.Layer.source`; None for the gates of the last layer.
         columns: Names of the columns, or of the input bits.
         texts: For every column the texts that it has, none where it has numbers; their places are what is compared.
         missing: What else stands for a missing value in files of texts.
@@ -71,6 +68,7 @@ class Circuit:
         shift: float = 0.0,
         task: str | None = None,
         comparisons: Comparisons | None = None,
+        outputs: np.ndarray | None = None,
         columns: Sequence[str] = (),
         texts: Sequence[Sequence[str]] = (),
         missing: Sequence[str] = (),
@@ -80,7 +78,7 @@ class Circuit:
         self.k, self.tau, self.beta, self.logit_size = k, float(tau), float(beta), logit_size
         self.scale, self.shift = float(scale), float(shift)
         self.task = ("numbers" if k == 1 else "classes") if task is None else task
-        self.comparisons = comparisons
+        self.comparisons, self.outputs = comparisons, outputs
         self.columns, self.classes, self.missing = tuple(columns), tuple(classes), tuple(missing)
         self.texts = tuple(map(tuple, texts)) if any(texts) else ()
         self._check()
@@ -88,9 +86,9 @@ class Circuit:
 
     def _simplified(self) -> tuple[Netlist, Comparisons | None]:
         if self.comparisons is None:
-            return build(self.num_inputs, self.layers), None
+            return build(self.num_inputs, self.layers, outputs=self.outputs), None
         merged, bits = self.comparisons.merged()
-        netlist = build(len(merged.columns), self.layers, bits)
+        netlist = build(len(merged.columns), self.layers, bits, self.outputs)
         used = netlist.used()
         if not len(used):
             used = np.zeros(1, dtype=np.int64)  # a circuit has inputs
@@ -100,9 +98,12 @@ class Circuit:
         name = "softly.logic.Circuit"
         if self.num_inputs < 1 or not self.layers:
             raise ValueError(f"{name}: there must be inputs and at least one layer.")
-        below = self.num_inputs
+        below = values = self.num_inputs
         for number, layer in enumerate(self.layers):
             gates, wires = layer.gates, layer.wires
+            if layer.source is not None:
+                below = len(layer.source)
+                _check_values(layer.source, values, f"{name}: the source of layer {number}")
             if gates.ndim != 1 or not len(gates) or wires.shape != (2, len(gates)):
                 raise ValueError(f"{name}: layer {number} has gates {gates.shape} and wires {wires.shape}.")
             if not (gates.min() >= 0 and gates.max() < 16):
@@ -110,6 +111,10 @@ class Circuit:
             if not (wires.min() >= 0 and wires.max() < below):
                 raise ValueError(f"{name}: wires of layer {number} must be in [0, {below - 1}].")
             below = len(gates)
+            values += below
+        if self.outputs is not None:
+            below = len(self.outputs)
+            _check_values(self.outputs, values, f"{name}: outputs")
         if not (self.tau > 0 and math.isfinite(self.tau) and math.isfinite(self.beta)):
             raise ValueError(f"{name}: tau must be positive and beta finite, got {self.tau} and {self.beta}.")
         if self.k < 1 or below % self.k:
@@ -360,92 +365,10 @@ class Circuit:
         )
 
 
+def _check_values(chosen: np.ndarray, count: int, what: str) -> None:
+    if chosen.ndim != 1 or not len(chosen) or not (chosen.min() >= 0 and chosen.max() < count):
+        raise ValueError(f"{what} must be values in [0, {count - 1}], at least one.")
+
+
 def _restore(arguments: dict[str, Any]) -> Circuit:
     return Circuit(**arguments)
-
-
-def discretize(
-    model: nn.Module,
-    *,
-    columns: Sequence[str] = (),
-    texts: Sequence[Sequence[str]] = (),
-    missing: Sequence[str] = (),
-    classes: Sequence[str] = (),
-    task: str | None = None,
-    scale: float = 1.0,
-    shift: float = 0.0,
-) -> Circuit:
-    """The circuit of a trained model: every gate the one with the largest weight.
-
-    Args:
-        model: A `LogicNetwork`, or a ``nn.Sequential`` of an encoding or none, `LogicLayer`, and then `GroupSum` and
-            `Logit`, or none of them. Without a `GroupSum` every output is a group of its own.
-        columns, texts, missing, classes, task, scale, shift: What the model itself does not know, as in `Circuit`.
-
-    Example:
-        >>> softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
-        Circuit(8 bits, 40 gates in 2 layers, ... after simplification, k=2)
-    """
-    name = "softly.logic.discretize"
-    encoding: Encoding | None = None
-    layers: list[LogicLayer] = []
-    head: GroupSum | None = None
-    logit_size = 0
-    for part in _parts(model):
-        if isinstance(part, Encoding) and not layers and encoding is None:
-            encoding = part
-        elif isinstance(part, LogicLayer) and head is None:
-            layers.append(part)
-        elif isinstance(part, GroupSum) and layers and head is None:
-            head = part
-        elif isinstance(part, Logit) and head is not None and not logit_size:
-            logit_size = part.size
-        else:
-            raise TypeError(
-                f"{name}: a model is an encoding or none, logic layers, and then GroupSum and Logit or none of them; "
-                f"can't take {type(part).__name__} where it stands."
-            )
-    if not layers:
-        raise TypeError(f"{name}: the model has no LogicLayer.")
-    if encoding is not None and not encoding.num_bits:
-        raise ValueError(f"{name}: fit the encoding on training data first.")
-    return Circuit(
-        layers[0].in_dim,
-        [_layer(layer) for layer in layers],
-        k=layers[-1].out_dim if head is None else head.k,
-        tau=1.0 if head is None else head.tau,
-        beta=0.0 if head is None else head.beta,
-        logit_size=logit_size,
-        comparisons=None if encoding is None else _comparisons(encoding),
-        columns=columns,
-        texts=texts,
-        missing=missing,
-        classes=classes,
-        task=task,
-        scale=scale,
-        shift=shift,
-    )
-
-
-def _parts(model: nn.Module) -> Iterator[nn.Module]:
-    if isinstance(model, LogicNetwork):
-        yield from (() if model.encoding is None else (model.encoding,))
-        yield from model.layers
-        yield model.head
-    elif isinstance(model, nn.Sequential):
-        for part in model:
-            yield from _parts(part)
-    elif not isinstance(model, nn.Identity):
-        yield model
-
-
-def _layer(layer: LogicLayer) -> Layer:
-    seeded = torch.equal(layer.wires.cpu(), wirings.wires(layer.wiring, layer.in_dim, layer.out_dim, layer.seed))
-    return Layer(
-        layer.gate_ids().cpu().numpy(), layer.wires.cpu().numpy(), (layer.wiring, layer.seed) if seeded else None
-    )
-
-
-def _comparisons(encoding: Encoding) -> Comparisons:
-    columns, thresholds, kinds = (part.cpu().numpy() for part in encoding.comparisons())
-    return Comparisons(encoding.num_columns, columns, thresholds, kinds)

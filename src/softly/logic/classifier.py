@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from softly.logic._progress import progress
-from softly.logic.circuit import Circuit, discretize
+from softly.logic.circuit import Circuit
+from softly.logic.discretization import discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer
 from softly.logic.layers import Logit
 from softly.logic.network import LogicNetwork

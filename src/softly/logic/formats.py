@@ -49,7 +49,11 @@ def save(path: str | PathLike[str], circuit: dict[str, Any]) -> None:
             tensors[f"wires.{number}"] = _small(layer.wires)
         else:
             description["wiring"], description["seed"] = layer.wiring
+        if layer.source is not None:
+            tensors[f"sources.{number}"] = _small(_runs(layer.source))
         described["layers"].append(description)
+    if (outputs := described.pop("outputs")) is not None:
+        tensors["outputs"] = _small(_runs(outputs))
     if (comparisons := described.pop("comparisons")) is not None:
         described["num_columns"] = comparisons.num_columns
         for name, part in zip(ladders.PARTS, ladders.split(comparisons), strict=True):
@@ -90,6 +94,12 @@ def _small(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.min_scalar_type(int(values.max(initial=0))))
 
 
+def _runs(values: np.ndarray) -> np.ndarray:
+    """(runs, 2) Numbers as runs that count up: the first and how many."""
+    starts = np.flatnonzero(np.diff(values, prepend=values[0] - 2) != 1)
+    return np.stack((values[starts], np.diff(starts, append=len(values))), 1)
+
+
 def load(path: str | PathLike[str]) -> dict[str, Any]:
     """The arguments of the `Circuit` in a file, checked as far as it takes to read them safely.
 
@@ -105,25 +115,30 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
         described = file.description()
         first = described["version"] == 1
         below = file.whole(described, "num_inputs", 1)
-        layers = []
+        layers, widest = [], 0
         for number, layer in enumerate(file.part(described, "layers", list)):
             where = f"layer {number}"
             if not isinstance(layer, dict):
                 raise file.error(f"{where} is not described.")
             width = file.whole(layer, "width", 1)
             gates = file.gates(number, width, list(range(16)) if first else file.part(layer, "kinds", list))
+            widest = max(widest, width)
+            source = None if first else file.runs(f"sources.{number}", max(_MOST_INPUTS, 2 * width))
+            below = below if source is None else len(source)
             if below > max(_MOST_INPUTS, 2 * width):
                 raise file.error(f"{where} has {below} inputs for {width} gates, more than it could use.")
             if "wiring" not in layer:
                 name = f"wires.{number}"
-                layers.append(Layer(gates, file.array(name, np.int32, 2) if first else file.unsigned(name, 2)))
+                layers.append(
+                    Layer(gates, file.array(name, np.int32, 2) if first else file.unsigned(name, 2), None, source)
+                )
             else:
                 seeded = file.part(layer, "wiring", str), file.whole(layer, "seed", 0)
                 try:
                     wires = wirings.wires(seeded[0], below, width, seeded[1]).numpy()
                 except ValueError as error:
                     raise file.error(f"{where}: {error}") from None
-                layers.append(Layer(gates, wires, seeded))
+                layers.append(Layer(gates, wires, seeded, source))
             below = width
         arguments = {
             "num_inputs": described["num_inputs"],
@@ -145,6 +160,7 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
             "task": file.part(described, "task", str),
             "texts": [file.names({"texts": part}, "texts") for part in texts],
             "missing": file.names(described, "missing"),
+            "outputs": file.runs("outputs", max(_MOST_INPUTS, 2 * widest)),
         }
 
 
@@ -261,6 +277,16 @@ class _Reader:
         if value.dtype not in (np.uint8, np.uint16, np.uint32) or value.ndim != dimensions:
             raise self.error(f"{name!r} is {value.dtype} of shape {value.shape}, which it can't be.")
         return value.astype(np.int64)
+
+    def runs(self, name: str, most: int) -> np.ndarray | None:
+        """Numbers that were written as runs, not more than ``most``; None where there are none."""
+        if name not in self._names:
+            return None
+        runs = self.unsigned(name, 2)
+        if runs.shape[1] != 2 or not runs.size or runs[:, 1].min() < 1 or runs[:, 1].sum() > most:
+            raise self.error(f"{name!r} must be runs of at most {most} numbers.")
+        first, count = runs.T
+        return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
 
     def tensor(self, name: str) -> np.ndarray:
         if name not in self._names:

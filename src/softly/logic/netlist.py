@@ -48,8 +48,10 @@ class Layer:
 
     Attributes:
         gates: (width,) Numbers of the gates, as in `softly.logic.gates`.
-        wires: (2, width) Inputs, counted in the layer before.
+        wires: (2, width) Inputs, counted in what the layer sees.
         wiring: Name of the wiring and its seed, where that is what the wires are.
+        source: The values that the layer sees, of all before it: the inputs and then the gates of every layer, counted
+            from 0. None where it sees the layer before, or the first one the inputs.
 
     Example:
         >>> import numpy as np
@@ -60,6 +62,7 @@ class Layer:
     gates: np.ndarray
     wires: np.ndarray
     wiring: tuple[str, int] | None = None
+    source: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -153,13 +156,16 @@ class Netlist:
         return Netlist(num_inputs, self.kinds, first, second, outputs, self.levels)
 
 
-def build(num_inputs: int, layers: Sequence[Layer], bits: np.ndarray | None = None) -> Netlist:
+def build(
+    num_inputs: int, layers: Sequence[Layer], bits: np.ndarray | None = None, outputs: np.ndarray | None = None
+) -> Netlist:
     """Simplify layers of gates: constants, copies, negations, equal gates, and what no output needs.
 
     Args:
         num_inputs: Number of inputs.
         layers: From the first to the last.
-        bits: (bits,) Which input each bit is that the first layer sees; None where these are the inputs.
+        bits: (bits,) Which input each bit is that the layers see; None where these are the inputs.
+        outputs: (outputs,) Values, as in `Layer.source`; None for the gates of the last layer.
 
     Example:
         >>> import numpy as np
@@ -170,9 +176,13 @@ def build(num_inputs: int, layers: Sequence[Layer], bits: np.ndarray | None = No
     """
     gates = _Gates(num_inputs)
     literals = 2 * (1 + (np.arange(num_inputs) if bits is None else bits))
+    values = [literals]
     for layer in layers:
+        if layer.source is not None:
+            literals = np.concatenate(values)[layer.source]
         literals = gates.layer(layer.gates.astype(np.int64), literals[layer.wires[0]], literals[layer.wires[1]])
-    return gates.netlist(literals)
+        values.append(literals)
+    return gates.netlist(literals if outputs is None else np.concatenate(values)[outputs])
 
 
 class _Gates:

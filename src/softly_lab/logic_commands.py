@@ -28,6 +28,7 @@ class Form(StrEnum):
     verilog = "verilog"
     blif = "blif"
     aiger = "aiger"
+    aig = "aig"
     numpy = "numpy"
 
 
@@ -175,18 +176,32 @@ def export(
         int, typer.Option(help="Verilog: registers after every so many levels of gates; 0 for none.")
     ] = 0,
     name: Annotated[str, typer.Option(help="C, Verilog, BLIF: the name that others begin with.")] = "circuit",
+    floats: Annotated[bool, typer.Option("--floats", help="C: rows of floats, for machines without doubles.")] = False,
+    fixed: Annotated[
+        tuple[int, int] | None,
+        typer.Option(help="Verilog: compare numbers of so many bits, so many of which are a fraction."),
+    ] = None,
 ) -> None:
     """Write a circuit as source code that needs nothing of softly."""
     circuit = _load(model)
     with explained():
         if pipeline and to is not Form.verilog:
             raise ValueError(f"--pipeline is for Verilog, not for {to.value}.")
+        if floats and to is not Form.c:
+            raise ValueError(f"--floats is for C, not for {to.value}.")
+        if fixed is not None and to is not Form.verilog:
+            raise ValueError(f"--fixed is for Verilog, not for {to.value}.")
+        if to is Form.aig:
+            if out is None:
+                raise ValueError("aig is binary: say --out FILE.")
+            out.write_bytes(circuit.to_aiger(binary=True))
+            return
         if name != "circuit" and to in (Form.aiger, Form.numpy):
             raise ValueError(f"--name is for C, Verilog and BLIF, not for {to.value}.")
         if to is Form.c:
-            source = circuit.to_c(name)
+            source = circuit.to_c(name, "float" if floats else "double")
         elif to is Form.verilog:
-            source = circuit.to_verilog(pipeline, name)
+            source = circuit.to_verilog(pipeline, name, fixed)
         elif to is Form.blif:
             source = circuit.to_blif(name)
         else:

@@ -146,6 +146,11 @@ def test_exports_that_are_printed_or_written(done, tmp_path):
         assert done("export", model, "--to", form) == source
     pipelined = done("export", model, "--to", "verilog", "--pipeline", "2", "--name", "iris")
     assert pipelined == circuit.to_verilog(2, "iris")
+    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c("a", "float")
+    fixed = done("export", model, "--to", "verilog", "--fixed", "16", "8")
+    assert fixed == circuit.to_verilog(fixed=(16, 8))
+    assert done("export", model, "--to", "aig", "--out", "a.aig") == ""
+    assert (tmp_path / "a.aig").read_bytes() == circuit.to_aiger(binary=True)
     assert done("export", model, "--to", "c", "--out", "a.c") == ""
     assert (tmp_path / "a.c").read_text() == circuit.to_c()
 
@@ -417,6 +422,10 @@ def test_files_that_are_something_else(tmp_path):
         (("export", "m", "--to", "c", "--pipeline", "2"), "--pipeline is for Verilog, not for c"),
         (("export", "m", "--to", "verilog", "--pipeline", "-2"), "pipeline must be a whole number from 0"),
         (("export", "m", "--to", "c", "--name", "a b"), "name must be a letter"),
+        (("export", "m", "--to", "aig"), "aig is binary: say --out FILE"),
+        (("export", "m", "--to", "blif", "--floats"), "--floats is for C, not for blif"),
+        (("export", "m", "--to", "c", "--fixed", "16", "8"), "--fixed is for Verilog, not for c"),
+        (("export", "m", "--to", "verilog", "--name", "reg"), "name must not be a word of Verilog"),
         (("export", "m", "--to", "aiger", "--name", "a"), "--name is for C, Verilog and BLIF"),
     ],
 )

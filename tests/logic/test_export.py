@@ -315,6 +315,39 @@ def test_verilog_blif_and_aiger_are_proven_equal(circuit, tmp_path):
         assert "Networks are equivalent" in report, report
 
 
+@needs("yosys-abc")
+def test_abc_reads_binary_aiger(circuit, tmp_path):
+    (tmp_path / "circuit.blif").write_text(circuit.to_blif(), encoding="ascii")
+    (tmp_path / "circuit.aig").write_bytes(circuit.to_aiger(binary=True))
+    assert "Networks are equivalent" in run("yosys-abc", "-q", "cec circuit.blif circuit.aig", cwd=tmp_path)
+
+
+def test_binary_aiger_is_the_text(circuit):
+    text, binary = circuit.to_aiger().splitlines(), circuit.to_aiger(binary=True)
+    sizes = text[0].split()[1:]
+    _, inputs, _, outputs, ands = map(int, sizes)
+    head, *rest = binary.split(b"\n", 1 + outputs)
+    assert head.decode().split() == ["aig", *sizes]
+    assert [line.decode() for line in rest[:outputs]] == text[1 + inputs : 1 + inputs + outputs]
+    data, found = rest[outputs], []
+
+    def number():
+        nonlocal data
+        value = shift = 0
+        while True:
+            byte, data = data[0], data[1:]
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    for gate in range(ands):
+        left = 2 * (inputs + gate + 1)
+        first = left - number()
+        found.append(f"{left} {first} {first - number()}")
+    assert found == text[1 + inputs + outputs : 1 + inputs + outputs + ands]
+    assert data.decode().splitlines() == text[1 + inputs + outputs + ands :]
+
+
 @needs("yosys", "yosys-abc")
 def test_the_proof_can_fail(tmp_path):
     (tmp_path / "a.blif").write_text(CIRCUITS["one output"].to_blif())

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -293,7 +293,7 @@ class Circuit:
         """Read what `save` wrote; anything else is refused with a ValueError that says why."""
         return cls(**formats.load(path))
 
-    def to_c(self, name: str = "circuit") -> str:
+    def to_c(self, name: str = "circuit", numbers: str = "double") -> str:
         """A C99 file without dependencies or allocation, for anything from a microcontroller to a server.
 
         ``{name}_counts`` and ``{name}_predict`` take one example, a byte a bit; ``{name}_counts_row`` and
@@ -303,28 +303,33 @@ class Circuit:
 
         Args:
             name: With it all names in the file begin, so that one program can have several circuits.
+            numbers: What rows consist of, "double" or "float": small machines have floats, and no room for doubles.
+                Thresholds are then such that floats compare with them as they would with the doubles.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> "int32_t iris_predict(const uint8_t *bits)" in circuit.to_c("iris")
             True
         """
-        return export.to_c(self, name)
+        return export.to_c(self, name, numbers)
 
-    def to_verilog(self, pipeline: int = 0, name: str = "circuit") -> str:
+    def to_verilog(self, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
         """Synthesizable Verilog-2001 from the bits ``x`` to the ``counts`` of all groups and the ``index`` of the best.
 
         Args:
             pipeline: 0 for combinational logic. Otherwise there are registers after every so many levels of gates, and
                 after every level of adders and comparisons; results come ``LATENCY`` clocks after their inputs.
             name: Of the module; that of the gates alone, before counting, is ``{name}_gates``.
+            fixed: None, or the bits of a number and how many of them are its fraction, (16, 8) for example: the module
+                then takes a ``row`` of numbers in fixed point, and compares them. Its counts are those of `counts` for
+                all such numbers; the smallest one stands for a missing value.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> "module circuit_gates (" in circuit.to_verilog()
             True
         """
-        return export.to_verilog(self, pipeline, name)
+        return export.to_verilog(self, pipeline, name, fixed)
 
     def to_blif(self, name: str = "circuit") -> str:
         """The bits before they are counted, as a BLIF model from x0, x1, … to y0, y1, ….
@@ -336,15 +341,22 @@ class Circuit:
         """
         return export.to_blif(self, name)
 
-    def to_aiger(self) -> str:
-        """The bits before they are counted, as an and-inverter graph in AIGER's ascii format.
+    @overload
+    def to_aiger(self, binary: Literal[False] = False) -> str: ...
+    @overload
+    def to_aiger(self, binary: Literal[True]) -> bytes: ...
+    def to_aiger(self, binary: bool = False) -> str | bytes:
+        """The bits before they are counted, as an and-inverter graph in AIGER's ascii format, or in its binary one.
+
+        Args:
+            binary: Whether bytes are wanted, which are what ABC reads.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> circuit.to_aiger().startswith("aag ")
             True
         """
-        return export.to_aiger(self)
+        return export.to_aiger(self, binary)
 
     def to_numpy(self) -> str:
         """A Python module with ``counts(rows)`` and ``predict(rows)`` that needs NumPy and nothing else.

@@ -1,8 +1,8 @@
 """From a trained model to its circuit: the model is traced, and every number on its way is followed by name.
 
 A model runs once on names instead of numbers: of columns, of bits, and of groups that are counted. What only moves
-numbers about (a reshape, a concatenation, an index) moves names in the same way; logic makes new names of them; the rest
-is refused. Two examples run side by side, whose names differ by a constant: models that mix examples are found out.
+numbers about (a reshape, a concatenation, an index) moves names in the same way; logic makes new names of them; all
+else is refused. Two examples run side by side, whose names differ by a constant, and a model must not mix them.
 """
 
 from __future__ import annotations

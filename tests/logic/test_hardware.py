@@ -108,6 +108,44 @@ def test_digits_on_a_cortex_m0(digits, numbers, tmp_path):
     assert data + bss < 2 << 10
 
 
+# Without a library: what is printed goes to Linux, for which qemu stands.
+ARM_MAIN = """
+static const {number} rows[][{columns}] = {{
+{rows}
+}};
+static int32_t call(int32_t which, int32_t a, int32_t b, int32_t c)
+{{
+  register int32_t r0 __asm__("r0") = a, r1 __asm__("r1") = b, r2 __asm__("r2") = c, r7 __asm__("r7") = which;
+  __asm__ volatile("svc 0" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r7) : "memory");
+  return r0;
+}}
+void _start(void);
+void _start(void)
+{{
+  static char printed[{count}];
+  int32_t i;
+  for (i = 0; i < {count}; i++) printed[i] = (char)('0' + circuit_predict_row(rows[i]));
+  call(4, 1, (int32_t)printed, {count});
+  call(1, 0, 0, 0);
+}}
+"""
+
+
+@needs("arm-none-eabi-gcc", "qemu-arm")
+@pytest.mark.parametrize("numbers", ["double", "float"])
+def test_digits_run_as_on_a_cortex_m0(digits, numbers, tmp_path):
+    circuit, rows = digits
+    mark = "F" if numbers == "float" else ""
+    text = ",\n".join("{" + ", ".join(f"{value:.1f}{mark}" for value in row) + "}" for row in rows)
+    main = ARM_MAIN.format(columns=64, rows=text, count=len(rows), number=numbers)
+    (tmp_path / "a.c").write_text(circuit.to_c(numbers=numbers) + main)
+    machine = ("-mcpu=cortex-m0", "-mthumb", "-nostdlib", "-static", "-Wl,-e,_start")
+    options = ("-Os", "-std=gnu99", "-Wall", "-Wextra", "-Werror")
+    run("arm-none-eabi-gcc", *machine, *options, "-o", "a.elf", "a.c", "-lgcc", cwd=tmp_path)
+    printed = run("timeout", "60", "qemu-arm", "a.elf", cwd=tmp_path)
+    assert [int(char) for char in printed] == circuit.predict(rows).tolist()
+
+
 @needs("gcc")
 def test_floats_compare_as_they_would_with_doubles(tmp_path):
     import ctypes

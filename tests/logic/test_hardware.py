@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from judges import needs
+from judges import found, needs
 from sklearn.datasets import load_digits
 
 from softly.logic import Circuit, LogicNetwork, Thermometer, discretize
@@ -288,4 +288,4 @@ def test_other_names_are_read_by_all_tools(name, tmp_path):
     run("iverilog", "-g2001", "-Wall", "-Wno-timescale", "-o", "a", "a.v", cwd=tmp_path)
     options = ("--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", name)
     assert not run("verilator", *options, "a.v", cwd=tmp_path).strip()
-    run("yosys", "-q", "-p", f"read_verilog a.v; hierarchy -check -top {name}", cwd=tmp_path)
+    run(found("yosys"), "-q", "-p", f"read_verilog a.v; hierarchy -check -top {name}", cwd=tmp_path)

@@ -191,6 +191,14 @@ def test_the_circuit_of_a_regressor_predicts_what_it_does(link, tmp_path):
     assert model.score(X, y) > 0.2
 
 
+def test_estimators_of_structured_arrays():
+    X, y = load_iris(return_X_y=True)
+    table = np.rec.fromarrays(X.T, names=["a", "b", "c", "d"])
+    model = LogicClassifier(**SMALL).fit(table, y)
+    assert model.circuit_.columns == ("a", "b", "c", "d")
+    np.testing.assert_array_equal(model.predict(table), LogicClassifier(**SMALL).fit(X, y).predict(X))
+
+
 def test_columns_of_nothing_with_texts():
     assert Columns.of(np.zeros((2, 2))) is None
     assert Columns.of([[1, "a"]]) is None

@@ -39,7 +39,7 @@ class Columns:
 
     @classmethod
     def of(cls, table: Any) -> Columns | None:
-        """The columns of a frame or a structured array that has texts, which are sorted; None for anything else.
+        """The columns of a structured array, or of a frame that has texts, which are sorted; None for anything else.
 
         Example:
             >>> import numpy as np
@@ -47,7 +47,8 @@ class Columns:
             >>> softly.logic.tables.Columns.of(table)
             Columns(number=2, names=('age', 'colour'), texts=((), ('blue', 'red')))
         """
-        if isinstance(table, np.ndarray) and table.dtype.names is not None:
+        structured = isinstance(table, np.ndarray) and table.dtype.names is not None
+        if structured:
             names = table.dtype.names
         elif _is_frame(table):
             names = tuple(table.columns)
@@ -58,7 +59,7 @@ class Columns:
             values = np.asarray(table[name])
             known = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "OU" else ()
             texts.append(tuple(sorted(known)))
-        return cls(len(texts), tuple(map(str, names)), tuple(texts)) if any(texts) else None
+        return cls(len(texts), tuple(map(str, names)), tuple(texts)) if any(texts) or structured else None
 
     def numbers(self, table: Any, function: str) -> np.ndarray:
         """(..., columns) Numbers, NaN where they are missing.

@@ -37,18 +37,18 @@ struct Compared<uint8_t> {
 };
 
 template <int bytes>
-struct Signed;
+struct Unsigned;
 template <>
-struct Signed<2> {
-    using type = int16_t;
+struct Unsigned<2> {
+    using type = uint16_t;
 };
 template <>
-struct Signed<4> {
-    using type = int32_t;
+struct Unsigned<4> {
+    using type = uint32_t;
 };
 template <>
-struct Signed<8> {
-    using type = int64_t;
+struct Unsigned<8> {
+    using type = uint64_t;
 };
 
 // A block of up to 512 rows, a few of its columns at a time. A column lies in memory so that lane w of vector b is row
@@ -57,7 +57,7 @@ struct Signed<8> {
 template <typename T>
 struct Comparer {
     using C = typename Compared<T>::type;
-    using M = typename Signed<sizeof(C)>::type;
+    using M = typename Unsigned<sizeof(C)>::type;
     static constexpr int64_t bits = 8 * sizeof(C), lanes = slot_examples / bits, width = word_bytes / sizeof(C);
     static constexpr int64_t together = sizeof(T) == 8 ? 8 : 16;  // columns at a time: not more than a cache line of them
     static constexpr int64_t stride = slot_examples + 32;  // numbers between columns, which would share cache lines' places
@@ -83,8 +83,8 @@ struct Comparer {
 #pragma GCC unroll 8
             for (int64_t b = bits - 1; b >= 0; --b) {
                 const V values = load<V>(column + b * lanes + w);
-                const Mask true_is_minus_one = equal ? (Mask)(values == threshold) : (Mask)(values >= threshold);
-                collected = collected + collected - true_is_minus_one;
+                const Mask minus_one_where_true = equal ? (Mask)(values == threshold) : (Mask)(values >= threshold);
+                collected = collected + collected - minus_one_where_true;
             }
             store(slot + w * sizeof(C), collected);
         }

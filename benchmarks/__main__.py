@@ -14,6 +14,7 @@ BENCHMARKS = (
     "estimators",
     "fastsort",
     "logic_execution",
+    "logic_numbers",
     "logic_stack",
     "network_sort",
     "rendering",

@@ -167,6 +167,12 @@ NB_MODULE(_native, m) {
     define(m, "logic_plan_destroy", &softly::destroy_logic_plan);
     define(m, "logic_counts", SOFTLY_SELECT(logic_counts));
     define(m, "logic_best", SOFTLY_SELECT(logic_best));
+    define(m, "logic_compared_counts_u8", SOFTLY_SELECT(logic_compared_counts<std::uint8_t>));
+    define(m, "logic_compared_counts_f32", SOFTLY_SELECT(logic_compared_counts<float>));
+    define(m, "logic_compared_counts_f64", SOFTLY_SELECT(logic_compared_counts<double>));
+    define(m, "logic_compared_best_u8", SOFTLY_SELECT(logic_compared_best<std::uint8_t>));
+    define(m, "logic_compared_best_f32", SOFTLY_SELECT(logic_compared_best<float>));
+    define(m, "logic_compared_best_f64", SOFTLY_SELECT(logic_compared_best<double>));
 
     define(m, "levenshtein_f32", SOFTLY_SELECT(levenshtein<float>));
     define(m, "levenshtein_f64", SOFTLY_SELECT(levenshtein<double>));

@@ -4,31 +4,15 @@
 
 #include "core/parallel.h"
 #include "core/scratch.h"
+#include "logic/compare.h"
 
 namespace softly::SOFTLY_ISA {
 namespace {
 
-#if defined(__AVX2__)
-constexpr int word_bytes = 32;
-#else
-constexpr int word_bytes = 16;
-#endif
 typedef uint64_t Word __attribute__((vector_size(word_bytes)));
 typedef uint8_t Bytes __attribute__((vector_size(32)));
 typedef uint8_t Square __attribute__((vector_size(16)));
 constexpr int words = slot_bytes / word_bytes;  // of a slot
-
-template <typename V>
-V load(const void* from) {
-    V value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-}
-
-template <typename V>
-void store(void* to, V value) {
-    std::memcpy(to, &value, sizeof value);
-}
 
 // From bytes to bits ------------------------------------------------------------------------------------------------
 
@@ -301,21 +285,44 @@ void best_of(const Counter& counter, const char* slots, int64_t examples, int64_
     numbers(index, index_planes, examples, best, 1);
 }
 
-template <typename Finish>
-bool each_block(const LogicPlan& plan, const uint8_t* x, const uint8_t* thresholds, int64_t rows, int threads,
-                Finish&& finish) {
+// Inputs of a block of rows: `bytes` of memory besides the slots, and what fills the slots from rows `first` to
+// `first + examples` with their help.
+struct BitInputs {
+    const LogicPlan& plan;
+    const uint8_t *x, *thresholds;
+    int64_t rows;
+    static constexpr int64_t bytes = panel * groups;
+
+    void operator()(int64_t first, int64_t examples, void* memory, char* slots) const {
+        const int64_t n = plan.num_inputs;
+        pack(plan, x + first * n, (rows - first) * n, thresholds, examples, static_cast<Bytes*>(memory), slots);
+    }
+};
+
+template <typename T>
+struct NumberInputs {
+    Comparer<T> comparer;
+    const T* x;
+    static constexpr int64_t bytes = Comparer<T>::bytes;
+
+    void operator()(int64_t first, int64_t examples, void* memory, char* slots) const {
+        comparer(x + first * comparer.comparisons.num_columns, examples, memory, slots);
+    }
+};
+
+template <typename Inputs, typename Finish>
+bool each_block(const LogicPlan& plan, const Inputs& inputs, int64_t rows, int threads, Finish&& finish) {
     Enough enough;
     const Counter counter(plan);
     const int64_t area = plan.slots * slot_bytes;
     parallel_for((rows + slot_examples - 1) / slot_examples, 1, threads, [&](int64_t begin, int64_t end) {
-        char* slots = static_cast<char*>(scratch(area + panel * groups));
+        char* slots = static_cast<char*>(scratch(area + Inputs::bytes));
         if (slots == nullptr) return enough.fail();
         for (int64_t block = begin; block < end; ++block) {
             const int64_t first = block * slot_examples, left = rows - first;
             const int64_t examples = left < slot_examples ? left : slot_examples;
             std::memset(slots, 0, slot_bytes);  // false, which no gate overwrites
-            pack(plan, x + first * plan.num_inputs, left * plan.num_inputs, thresholds, examples,
-                 reinterpret_cast<Bytes*>(slots + area), slots);
+            inputs(first, examples, slots + area, slots);
             run_all(plan, slots);
             finish(counter, slots, first, examples);
         }
@@ -323,22 +330,61 @@ bool each_block(const LogicPlan& plan, const uint8_t* x, const uint8_t* threshol
     return enough;
 }
 
-}  // namespace
-
-bool logic_counts(const LogicPlan* plan, const uint8_t* x, const uint8_t* thresholds, int32_t* counts, int64_t rows,
-                  int threads) {
-    return each_block(*plan, x, thresholds, rows, threads,
+template <typename Inputs>
+bool all_counts(const LogicPlan& plan, const Inputs& inputs, int32_t* counts, int64_t rows, int threads) {
+    return each_block(plan, inputs, rows, threads,
                       [&](const Counter& counter, const char* slots, int64_t first, int64_t examples) {
-                          counts_of(counter, slots, examples, counts + first * plan->k);
+                          counts_of(counter, slots, examples, counts + first * plan.k);
                       });
 }
 
-bool logic_best(const LogicPlan* plan, const uint8_t* x, const uint8_t* thresholds, int64_t* best, int64_t rows,
-                int threads) {
-    return each_block(*plan, x, thresholds, rows, threads,
+template <typename Inputs>
+bool all_best(const LogicPlan& plan, const Inputs& inputs, int64_t* best, int64_t rows, int threads) {
+    return each_block(plan, inputs, rows, threads,
                       [&](const Counter& counter, const char* slots, int64_t first, int64_t examples) {
                           best_of(counter, slots, examples, best + first);
                       });
 }
+
+template <typename T>
+NumberInputs<T> number_inputs(const LogicPlan& plan, const LogicComparisons& comparisons, const T* x,
+                              const void* thresholds) {
+    return {{plan, comparisons, static_cast<const typename Compared<T>::type*>(thresholds)}, x};
+}
+
+}  // namespace
+
+bool logic_counts(const LogicPlan* plan, const uint8_t* x, const uint8_t* thresholds, int32_t* counts, int64_t rows,
+                  int threads) {
+    return all_counts(*plan, BitInputs{*plan, x, thresholds, rows}, counts, rows, threads);
+}
+
+bool logic_best(const LogicPlan* plan, const uint8_t* x, const uint8_t* thresholds, int64_t* best, int64_t rows,
+                int threads) {
+    return all_best(*plan, BitInputs{*plan, x, thresholds, rows}, best, rows, threads);
+}
+
+template <typename T>
+bool logic_compared_counts(const LogicPlan* plan, const LogicColumn* used, int64_t num_used, int64_t num_columns,
+                           const T* x, const void* thresholds, int32_t* counts, int64_t rows, int threads) {
+    const LogicComparisons comparisons{used, num_used, num_columns};
+    return all_counts(*plan, number_inputs(*plan, comparisons, x, thresholds), counts, rows, threads);
+}
+
+template <typename T>
+bool logic_compared_best(const LogicPlan* plan, const LogicColumn* used, int64_t num_used, int64_t num_columns,
+                         const T* x, const void* thresholds, int64_t* best, int64_t rows, int threads) {
+    const LogicComparisons comparisons{used, num_used, num_columns};
+    return all_best(*plan, number_inputs(*plan, comparisons, x, thresholds), best, rows, threads);
+}
+
+#define SOFTLY_INSTANTIATE(T)                                                                                     \
+    template bool logic_compared_counts(const LogicPlan*, const LogicColumn*, int64_t, int64_t, const T*,         \
+                                        const void*, int32_t*, int64_t, int);                                     \
+    template bool logic_compared_best(const LogicPlan*, const LogicColumn*, int64_t, int64_t, const T*,           \
+                                      const void*, int64_t*, int64_t, int);
+SOFTLY_INSTANTIATE(uint8_t)
+SOFTLY_INSTANTIATE(float)
+SOFTLY_INSTANTIATE(double)
 
 }  // namespace softly::SOFTLY_ISA

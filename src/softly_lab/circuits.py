@@ -1,12 +1,13 @@
 """From a table to a circuit: what `softly logic train` does."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from softly.logic import Circuit, LogicClassifier, LogicRegressor, Thermometer, discretize
+from softly.logic import Circuit, ColumnEncoding, Encoding, LogicClassifier, LogicRegressor, OneHot, Thermometer
 from softly_lab.data.files import Table
 
 
@@ -75,7 +76,7 @@ def split(table: Table, share: float, seed: int) -> tuple[np.ndarray, np.ndarray
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))
 
 
-def train(table: Table, config: Config, *, verbose: bool = False) -> Result:
+def train(table: Table, config: Config, *, missing: Collection[str] = (), verbose: bool = False) -> Result:
     """Train a network, and keep the discretized one that is best on the rows that it was trained on.
 
     Held-out rows take no part in that choice, so that what is measured on them is what to expect of new rows.
@@ -83,6 +84,7 @@ def train(table: Table, config: Config, *, verbose: bool = False) -> Result:
     Args:
         table: Rows and what to learn from them.
         config: How.
+        missing: What stood for a missing value in the file, which the circuit remembers.
         verbose: Whether progress is shown.
     """
     _check(config)
@@ -90,11 +92,12 @@ def train(table: Table, config: Config, *, verbose: bool = False) -> Result:
     if not len(held):
         raise ValueError(f"{len(table.rows)} rows are too few to hold out {config.held_out:g} of them.")
     rows, wanted = table.rows[trained], table.target[trained]
-    if (bits := Thermometer(config.bits).fit(torch.from_numpy(rows)).num_bits) < 2:
+    encoding = _encoding(table, config.bits)
+    if (bits := encoding.fit(torch.from_numpy(rows)).num_bits) < 2:
         raise ValueError(f"the columns become {bits} bits: too few to learn from.")
     model = (LogicClassifier if table.classes else LogicRegressor)(
         [config.width] * config.layers,
-        bits=config.bits,
+        encoding=encoding,
         init="residual",
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
@@ -104,8 +107,17 @@ def train(table: Table, config: Config, *, verbose: bool = False) -> Result:
         random_state=config.seed,
         verbose=verbose,
     ).fit(rows, wanted)
-    circuit = discretize(model.network_, columns=table.columns, classes=table.classes)
+    circuit = model.circuit_.described(
+        columns=table.columns, texts=table.texts, classes=table.classes, missing=tuple(missing)
+    )
     return _measured(circuit, table, trained, held, model.best_epoch_)
+
+
+def _encoding(table: Table, bits: int) -> Encoding:
+    """A ladder of thresholds for numbers, and a bit for every text."""
+    numbers = [column for column, texts in enumerate(table.texts) if not texts]
+    texts = [column for column, texts in enumerate(table.texts) if texts]
+    return ColumnEncoding([(numbers, Thermometer(bits)), (texts, OneHot())])
 
 
 def _check(config: Config) -> None:
@@ -127,7 +139,7 @@ def _measured(circuit: Circuit, table: Table, trained: np.ndarray, held: np.ndar
         scores = [right[part].mean() for part in (trained, held)]
         always, error = (wanted[held] == np.bincount(wanted[trained]).argmax()).mean(), 0.0
     else:
-        missed = circuit(table.rows)[:, 0] - wanted
+        missed = circuit.predict(table.rows) - wanted
         scores = [1 - (missed[part] ** 2).mean() / (wanted[part].var() or 1.0) for part in (trained, held)]
         always, error = 0.0, np.abs(missed[held]).mean()
     return Result(

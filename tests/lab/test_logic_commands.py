@@ -71,12 +71,12 @@ def classes_in_c(source, rows, folder):
 def simulated(circuit, source, bits, folder):
     (folder / "model.v").write_text(source, encoding="ascii")
     rows = "\n".join(
-        f'    x = {circuit.num_inputs}\'b{"".join(map(str, row[::-1].tolist()))}; #1 $display("%d", index);'
+        f'    x = {circuit.netlist.num_inputs}\'b{"".join(map(str, row[::-1].tolist()))}; #1 $display("%d", index);'
         for row in bits.astype(int)
     )
     (folder / "test.v").write_text(f"""
 module test;
-  reg [{circuit.num_inputs - 1}:0] x;
+  reg [{circuit.netlist.num_inputs - 1}:0] x;
   wire [{max(1, (circuit.k - 1).bit_length()) - 1}:0] index;
   circuit dut (.x(x), .index(index));
   initial begin
@@ -134,7 +134,7 @@ def test_c_predicts_the_same(trained, done, tmp_path):
 @ICARUS
 def test_verilog_predicts_the_same(trained, done, tmp_path):
     folder, _, circuit, table = trained
-    source, bits = done("export", folder / "model.safetensors", "--to", "verilog"), circuit.comparisons(table.rows)
+    source, bits = done("export", folder / "model.safetensors", "--to", "verilog"), circuit.inputs(table.rows)
     np.testing.assert_array_equal(simulated(circuit, source, bits, tmp_path), circuit.predict(table.rows))
 
 
@@ -146,6 +146,11 @@ def test_exports_that_are_printed_or_written(done, tmp_path):
         assert done("export", model, "--to", form) == source
     pipelined = done("export", model, "--to", "verilog", "--pipeline", "2", "--name", "iris")
     assert pipelined == circuit.to_verilog(2, "iris")
+    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c("a", "float")
+    fixed = done("export", model, "--to", "verilog", "--fixed", "16", "8")
+    assert fixed == circuit.to_verilog(fixed=(16, 8))
+    assert done("export", model, "--to", "aig", "--out", "a.aig") == ""
+    assert (tmp_path / "a.aig").read_bytes() == circuit.to_aiger(binary=True)
     assert done("export", model, "--to", "c", "--out", "a.c") == ""
     assert (tmp_path / "a.c").read_text() == circuit.to_c()
 
@@ -166,9 +171,10 @@ def hostile(tmp_path):
 
 def test_hostile_names_texts_and_missing_values(hostile, done, tmp_path):
     printed = done("train", hostile, "--target", HOSTILE[6], *SMALL)
-    assert "119 rows of 5 columns, 3 classes; 1 left out" in printed
+    assert "119 rows of 3 columns, 3 classes; 1 left out" in printed
     table, circuit = files.read(hostile, HOSTILE[6]), Circuit.load(tmp_path / "model.safetensors")
-    assert circuit.columns == (*HOSTILE[:2], *(f"{HOSTILE[2]}={kind}" for kind in sorted(HOSTILE[:3])))
+    assert circuit.columns == tuple(HOSTILE[:3])
+    assert circuit.texts == ((), (), tuple(sorted(HOSTILE[:3])))
     assert circuit.classes == tuple(sorted(HOSTILE[3:6]))
     assert np.isnan(table.rows[:, :2]).any()
     predicted = circuit.predict(table.rows)
@@ -185,7 +191,7 @@ def test_hostile_names_texts_and_missing_values(hostile, done, tmp_path):
 def test_hostile_names_in_source(hostile, done, tmp_path):
     done("train", hostile, "--target", HOSTILE[6], *SMALL, "--epochs", "2")
     table, circuit = files.read(hostile, HOSTILE[6]), Circuit.load("model.safetensors")
-    predicted, bits = circuit.predict(table.rows), circuit.comparisons(table.rows)
+    predicted, bits = circuit.predict(table.rows), circuit.inputs(table.rows)
     c, verilog = (done("export", "model.safetensors", "--to", form) for form in ("c", "verilog"))
     np.testing.assert_array_equal(classes_in_c(c, table.rows, tmp_path), predicted)
     np.testing.assert_array_equal(simulated(circuit, verilog, bits, tmp_path), predicted)
@@ -212,6 +218,102 @@ def test_numbers_to_predict(done, tmp_path):
     circuit, table = Circuit.load(tmp_path / "model.safetensors"), files.read(data, "y")
     assert (circuit.k, circuit.classes) == (1, ())
     assert np.corrcoef(circuit(table.rows)[:, 0], table.target)[0, 1] > 0.8
+    np.testing.assert_array_equal(predicted(done("predict", "model.safetensors", data)), circuit.predict(table.rows))
+
+
+def predicted(printed):
+    header, *lines = printed.splitlines()
+    assert header == "prediction"
+    return np.array(lines, dtype=float)
+
+
+# New rows ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A table of a number and a text, of which one or both are missing in some rows; a bar in the text."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(150):
+        age, colour = round(generator.uniform(0, 80), 1), str(generator.choice(["red", "light|blue", "green"]))
+        label = "yes" if colour == "red" or age > 60 else "no"
+        rows.append(["" if number % 10 == 0 else age, "?" if number % 15 == 0 else colour, label])
+    return written(tmp_path / "mixed.csv", ["age", "colour", "answer"], rows)
+
+
+def test_predict_on_new_rows(mixed, done, tmp_path):
+    done("train", mixed, "--target", "answer", *SMALL)
+    circuit = Circuit.load("model.safetensors")
+    assert (circuit.columns, circuit.texts) == (("age", "colour"), ((), ("green", "light|blue", "red")))
+    # Other columns, another order, another delimiter, decimal commas, and a colour that nobody has seen.
+    new = "id;colour;age\n1;red;3,5\n2; green ;70\n3;mauve;\n4;NA;2,25\n"
+    (tmp_path / "new.csv").write_text(new)
+    rows = [[3.5, "red"], [70.0, "green"], [None, "mauve"], [2.25, None]]
+    expected = circuit.labels(rows).tolist()
+    assert done("predict", "model.safetensors", "new.csv").splitlines() == ["prediction", *expected]
+    assert expected[:2] == ["yes", "yes"]
+    assert done("predict", "model.safetensors", "new.csv", "--out", "out.csv") == ""
+    assert (tmp_path / "out.csv").read_text().splitlines() == ["prediction", *expected]
+    np.savez(tmp_path / "new.npz", age=np.array([3.5, 70.0]), colour=np.array(["red", "green"]))
+    assert done("predict", "model.safetensors", "new.npz").splitlines() == ["prediction", *expected[:2]]
+
+
+def test_words_for_missing_values_are_remembered(done, softly, tmp_path):
+    rows = [(i if i % 4 else "unknown", i % 7, "a" if i % 7 > 3 else "b") for i in range(60)]
+    data = written(tmp_path / "a.csv", ["x", "z", "y"], rows)
+    result = softly("train", data, "--target", "y", *SMALL)
+    assert result.exit_code == 1
+    assert "line 2: column 'x' has numbers, but here 'unknown': say --missing unknown" in result.stderr
+    assert "--texts x if its values are texts" in result.stderr
+    done("train", data, "--target", "y", *SMALL, "--missing", "Unknown")
+    assert len(done("predict", "model.safetensors", data).splitlines()) == 61
+    assert Circuit.load("model.safetensors").missing == ("Unknown",)
+    (tmp_path / "b.csv").write_text("x,z\n1,2\nlost,3\n")
+    result = softly("predict", "model.safetensors", "b.csv")
+    assert "line 3: column 'x' has numbers, but here 'lost': say --missing lost" in result.stderr
+    assert len(done("predict", "model.safetensors", "b.csv", "--missing", "lost").splitlines()) == 3
+    done("train", data, "--target", "y", *SMALL, "--texts", "x")
+    assert "unknown" in Circuit.load("model.safetensors").texts[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "decimal", "numbers"),
+    [
+        (["1,5", "2", "-0,25"], "auto", [1.5, 2, -0.25]),
+        (["1,5e3", "NA"], "auto", [1500, np.nan]),
+        (["0,125", "0,250"], "auto", [0.125, 0.25]),
+        (["1,234", "2,500"], "comma", [1.234, 2.5]),
+        (["1.5", "2"], "auto", [1.5, 2]),
+        (["1.5", "2"], "point", [1.5, 2]),
+    ],
+)
+def test_decimal_commas(values, decimal, numbers, tmp_path):
+    data = written(tmp_path / "a.csv", ["x", "y"], [(v, i) for i, v in enumerate(values)], delimiter=";")
+    np.testing.assert_array_equal(files.read(data, "y", decimal=decimal).rows[:, 0], numbers)
+
+
+@pytest.mark.parametrize(
+    ("values", "decimal", "reason"),
+    [
+        (["1,234", "2,500"], "auto", "may be a number of thousands or one with a decimal comma: say --decimal"),
+        (["1.5", "2,5"], "auto", "line 3: column 'x' has numbers, but here '2,5'"),
+        (["1", "2,5"], "point", "line 3: column 'x' has numbers, but here '2,5'"),
+        (["1,234,567", "1"], "auto", "line 2: column 'x' has numbers, but here '1,234,567'"),
+    ],
+)
+def test_numbers_that_may_be_others(values, decimal, reason, tmp_path):
+    data = written(tmp_path / "a.csv", ["x", "y"], [(v, i) for i, v in enumerate(values)], delimiter=";")
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        files.read(data, "y", decimal=decimal)
+
+
+def test_targets_are_not_misled_either(tmp_path):
+    data = written(tmp_path / "a.csv", ["x", "y"], [(i, i + 0.5 if i else "lost") for i in range(9)])
+    with pytest.raises(ValueError, match="line 2: column 'y' has numbers, but here 'lost': say --missing lost"):
+        files.read(data, "y")
+    assert files.read(data, "y", missing=["lost"]).skipped == 1
+    assert "lost" in files.read(data, "y", task="classes").classes
 
 
 def test_the_same_seed_gives_the_same_file(done, tmp_path):
@@ -228,9 +330,9 @@ def test_the_same_seed_gives_the_same_file(done, tmp_path):
 def test_forms_of_csv(tmp_path):
     (tmp_path / "a.csv").write_bytes('\ufeff;"x y"; z \r\n0;1,5;a\r\n\r\n1; 2 ;"b;c"\r\n2;NA;a\r\n'.encode())
     table = files.read(tmp_path / "a.csv", "z")
-    assert table.columns == ("column 1", "x y=1,5", "x y=2")
+    assert table.columns == ("column 1", "x y")
     assert table.classes == ("a", "b;c")
-    np.testing.assert_array_equal(table.rows, [[0, 1, 0], [1, 0, 1], [2, 0, 0]])
+    np.testing.assert_array_equal(table.rows, [[0, 1.5], [1, 2], [2, np.nan]])
     np.testing.assert_array_equal(table.target, [0, 1, 0])
     assert files.read(tmp_path / "a.csv", "z", drop=["x y"]).columns == ("column 1",)
 
@@ -255,9 +357,10 @@ def test_npz(tmp_path):
     x, names = np.arange(12.0).reshape(3, 2, 2), np.array(["a", "b", "a"])
     np.savez(tmp_path / "a.npz", image=x, flag=np.array([True, False, True]), colour=names, y=np.array([3, 1, 3]))
     table = files.read(tmp_path / "a.npz", "y")
-    assert table.columns == (*(f"image_{i}" for i in range(4)), "flag", "colour=a", "colour=b")
+    assert table.columns == (*(f"image_{i}" for i in range(4)), "flag", "colour")
     np.testing.assert_array_equal(table.rows[:, :4], x.reshape(3, 4))
-    np.testing.assert_array_equal(table.rows[:, 4:], [[1, 1, 0], [0, 0, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(table.rows[:, 4:], [[1, 0], [0, 1], [1, 0]])
+    assert table.texts == ((),) * 5 + (("a", "b"),)
     assert table.classes == ("1", "3")
 
 
@@ -314,15 +417,22 @@ def test_files_that_are_something_else(tmp_path):
         (("train", "a.csv", "--target", "y"), "3 rows are too few"),
         (("inspect", "none"), "No such file"),
         (("inspect", "a.csv"), "no safetensors file"),
+        (("predict", "m", "a.csv"), "this circuit has no names of columns"),
+        (("predict", "named", "a.csv"), "there is no column 'z'; there are 'x', 'y'"),
         (("export", "m", "--to", "c", "--pipeline", "2"), "--pipeline is for Verilog, not for c"),
         (("export", "m", "--to", "verilog", "--pipeline", "-2"), "pipeline must be a whole number from 0"),
         (("export", "m", "--to", "c", "--name", "a b"), "name must be a letter"),
+        (("export", "m", "--to", "aig"), "aig is binary: say --out FILE"),
+        (("export", "m", "--to", "blif", "--floats"), "--floats is for C, not for blif"),
+        (("export", "m", "--to", "c", "--fixed", "16", "8"), "--fixed is for Verilog, not for c"),
+        (("export", "m", "--to", "verilog", "--name", "reg"), "name must not be a word of Verilog"),
         (("export", "m", "--to", "aiger", "--name", "a"), "--name is for C, Verilog and BLIF"),
     ],
 )
 def test_errors_are_one_line(arguments, reason, softly, tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,a\n2,b\n3,b\n")
     circuit_of_two_inputs().save(tmp_path / "m")
+    circuit_of_two_inputs().described(columns=["x", "z"]).save(tmp_path / "named")
     result = softly(*arguments)
     assert result.exit_code == 1
     assert re.fullmatch(rf"softly: [^\n]*{reason}[^\n]*\n", result.stderr), result.stderr
@@ -342,7 +452,7 @@ def test_too_few_rows_and_bits(tmp_path):
 
 def test_the_split_keeps_shares_of_classes():
     target = np.repeat([0, 1, 2], [100, 10, 1])
-    table = files.Table(("x",), np.zeros((111, 1)), target, ("a", "b", "c"), 0)
+    table = files.Table(("x",), np.zeros((111, 1)), ((),), target, ("a", "b", "c"), 0)
     train, held = circuits.split(table, 0.2, 0)
     assert sorted([*train, *held]) == list(range(111))
     np.testing.assert_array_equal(np.bincount(target[held], minlength=3), [20, 2, 0])

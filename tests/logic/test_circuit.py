@@ -176,6 +176,56 @@ def test_every_number_but_zero_is_true(engine, dtype):
     np.testing.assert_array_equal(made.counts((x * (3 if dtype != np.bool_ else 1)).astype(dtype)), expected)
 
 
+SPECIAL = [0.0, -0.0, 0.1, 1 / 3, 5e-324, 1e-45, -1e-40, 1e308, -1e308, 3.5e38, 255.0, 255.5, 256.0, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16, 17, 300, 511, 512, 513, 1100])
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int64, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("num_columns", [1, 3, 40])
+def test_comparisons_are_those_in_double_precision(engine, rows, dtype, num_columns):
+    generator = np.random.default_rng(rows)
+    with np.errstate(over="ignore"):
+        some = np.concatenate((SPECIAL, np.float32(SPECIAL).astype(float), generator.normal(size=20), np.arange(4.0)))
+    count = 4 * num_columns + 3
+    given = Comparisons(
+        num_columns,
+        generator.integers(0, num_columns, count),
+        generator.choice(some, count),
+        generator.integers(0, 2, count),
+    )
+    comparisons, _ = given.merged()
+    bits = len(comparisons.columns)
+    copies = Layer(np.full(bits, 3), np.stack((np.arange(bits), np.zeros(bits, dtype=int))))
+    x = generator.choice([*some, np.nan], (rows, num_columns))
+    if np.dtype(dtype).kind in "ui":
+        x = np.clip(np.nan_to_num(x), 0, 255)
+    with np.errstate(over="ignore"):
+        x = x.astype(dtype)
+        near = np.nextafter(x, x.dtype.type(1)) if x.dtype.kind == "f" else x
+    x = np.where(generator.integers(0, 2, x.shape) == 1, x, near)
+    values = x.astype(np.float64)[:, comparisons.columns]
+    expected = np.where(comparisons.kinds == 1, values == comparisons.thresholds, values >= comparisons.thresholds)
+    made = engine(build(bits, [copies]), bits, comparisons)
+    np.testing.assert_array_equal(made.counts(x), expected)
+    np.testing.assert_array_equal(made.best(x), expected.argmax(-1))
+
+
+def test_bytes_with_one_comparison_a_column_are_packed_as_they_are(engine):
+    generator = np.random.default_rng(0)
+    columns = np.array([1, 2, 5, 9])
+    comparisons = Comparisons(12, columns, np.array([0.0, 99.5, 255.0, -3.0]), np.zeros(4, dtype=int))
+    layers = layers_of(generator, 4, [9, 6])
+    x = generator.integers(0, 256, (700, 12), dtype=np.uint8)
+    made = engine(build(4, layers), 3, comparisons)
+    np.testing.assert_array_equal(made.counts(x), one_by_one(layers, comparisons(x)).reshape(700, 3, 2).sum(-1))
+
+
+def test_an_engine_wants_comparisons_by_column():
+    comparisons = Comparisons(2, np.array([1, 0]), np.zeros(2), np.zeros(2, dtype=int))
+    with pytest.raises(ValueError, match=r"as from Comparisons\.merged"):
+        Engine(build(2, layers_of(np.random.default_rng(0), 2, [4])), 1, comparisons)
+
+
 def encodings():
     table = torch.tensor([[0.0, 3.0, 10.0], [1.0, 3.0, 250.0], [2.0, 5.0, 40.0], [1.0, 4.0, 90.0]])
     yield Threshold([0.5, 1.5, 40.0]).fit(table)

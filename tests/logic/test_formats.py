@@ -5,6 +5,7 @@ import os
 import resource
 import stat
 import struct
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from torch import nn
 
@@ -48,6 +50,16 @@ def comparing():
     return softly.logic.discretize(network, columns=["a", 'b"\n', "\ud800"], classes=["", "x", "y", "ü" * 1000])
 
 
+class Skip(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = LogicLayer(5, 7, seed=0), LogicLayer(9, 4, seed=1)
+
+    def forward(self, x):
+        first = self.first(x)
+        return torch.cat((self.second(torch.cat((first, x[:, :2]), 1)), first[:, 5:], x[:, 3:]), 1)
+
+
 CIRCUITS = {
     "explicit": explicit,
     "odd widths": lambda: explicit((1, 3, 5), 5),
@@ -57,15 +69,26 @@ CIRCUITS = {
         nn.Sequential(LogicLayer(9, 20, seed=0), softly.logic.GroupSum(2, tau=10.0), Logit(10))
     ),
     "comparing": comparing,
+    "of texts": lambda: comparing().described(
+        texts=[(), ("", "a", '"ü"'), ()], missing=["unknown"], task="numbers", scale=0.1, shift=1e9
+    ),
+    "of few kinds": lambda: softly.logic.discretize(LogicNetwork(20, [31, 30], 5, gates=["and", "or", "xor"], seed=2)),
+    "with a skip": lambda: softly.logic.discretize(Skip()),
+    "of one kind": lambda: softly.logic.discretize(LogicNetwork(20, [31, 30], 5, gates=["xor"], seed=2)),
 }
 
 
 def rows(circuit):
-    return np.random.default_rng(1).integers(-2, 3, (100, circuit.num_columns)).astype(float)
+    numbers = np.random.default_rng(1).integers(-2, 3, (100, circuit.num_columns))
+    numbers = numbers if circuit.comparisons is None else numbers.astype(float)
+    for column, texts in enumerate(circuit.texts):
+        numbers[:, column] %= len(texts) or 5
+    return numbers
 
 
 def assert_equal(a, b):
-    for name in ("num_inputs", "k", "tau", "beta", "logit_size", "columns", "classes"):
+    names = ("num_inputs", "k", "tau", "beta", "logit_size", "scale", "shift", "task")
+    for name in (*names, "columns", "texts", "missing", "classes"):
         assert getattr(a, name) == getattr(b, name), name
     assert (a.comparisons is None) == (b.comparisons is None)
     if a.comparisons is not None:
@@ -75,6 +98,8 @@ def assert_equal(a, b):
         np.testing.assert_array_equal(one.gates, other.gates)
         np.testing.assert_array_equal(one.wires, other.wires)
         assert one.wiring == other.wiring
+        np.testing.assert_array_equal(one.source, other.source)
+    np.testing.assert_array_equal(a.outputs, b.outputs)
     np.testing.assert_array_equal(a(rows(a)), b(rows(a)))
 
 
@@ -98,6 +123,32 @@ def test_wiring_by_seed_takes_no_room_and_other_wiring_some(tmp_path):
     assert [layer.wiring is None for layer in circuit.layers] == [False, True]
     circuit.save(tmp_path / "changed")
     assert_equal(circuit, Circuit.load(tmp_path / "changed"))
+
+
+@pytest.mark.parametrize("name", ["bits", "columns", "regression"])
+def test_files_of_the_first_version(name):
+    folder = Path(__file__).with_name("files")
+    expected = json.loads((folder / "expected-1.json").read_text())[name]
+    circuit = Circuit.load(folder / f"{name}-1.safetensors")
+    rows = np.array(expected["rows"], dtype=float)
+    np.testing.assert_array_equal(circuit(rows), np.array(expected["scores"], dtype=np.float32))
+    assert (list(circuit.columns), list(circuit.classes)) == (expected["columns"], expected["classes"])
+
+
+@pytest.mark.parametrize(("kinds", "bits"), [(16, 4), (8, 3), (3, 2), (2, 1), (1, 1)])
+def test_gates_take_the_bits_that_tell_their_kinds_apart(kinds, bits, tmp_path):
+    circuit = softly.logic.discretize(LogicNetwork(100, [8000, 8000], 4, gates=list(range(kinds)), seed=0))
+    circuit.save(tmp_path / "a")
+    assert bits * 2000 <= (tmp_path / "a").stat().st_size < bits * 2000 + 1200
+
+
+def test_thresholds_that_columns_share_are_written_once(tmp_path):
+    encoding = softly.logic.Threshold([0.25, 0.5, 0.75]).fit(torch.zeros(1, 3072))  # CIFAR-10 of the chapter, small
+    network = LogicNetwork(encoding.num_bits, [12000] * 4, 10, encoding=encoding, seed=0)
+    circuit = softly.logic.discretize(network)
+    circuit.save(tmp_path / "a")
+    assert (tmp_path / "a").stat().st_size < 24_000 + 2000
+    np.testing.assert_array_equal(Circuit.load(tmp_path / "a").comparisons.columns, circuit.comparisons.columns)
 
 
 # Writing -------------------------------------------------------------------------------------------------------------
@@ -195,8 +246,9 @@ def test_a_header_longer_than_the_file(tmp_path):
     [
         ({"format": "softly.mesh"}, "its format is 'softly.mesh', not 'softly.circuit'"),
         ({"format": None}, "its format is None"),
-        ({"version": 2}, "its version is 2; this softly reads 1"),
-        ({"version": "1"}, "its version is '1'; this softly reads 1"),
+        ({"version": 3}, "its version is 3; this softly reads 1 and 2"),
+        ({"version": "1"}, "its version is '1'; this softly reads 1 and 2"),
+        ({"version": True}, "its version is True"),
         ({"version": [[]]}, "its version is"),
     ],
 )
@@ -394,6 +446,91 @@ def test_comparisons_that_cannot_be(changes, reason, tmp_path):
     refused(written(tmp_path / "a", *comparisons(**changes)), reason)
 
 
+def second(name="of texts"):
+    """Tensors and description of a file of the second version."""
+    with tempfile.NamedTemporaryFile() as file:
+        CIRCUITS[name]().save(file.name)
+        with safe_open(file.name, framework="numpy") as opened:
+            described = json.loads(opened.metadata()["circuit"])
+            return {key: opened.get_tensor(key) for key in opened.keys()}, described  # noqa: SIM118
+
+
+def test_what_the_spoiled_files_of_the_second_version_begin_with(tmp_path):
+    assert Circuit.load(written(tmp_path / "a", *second())).texts[1] == ("", "a", '"ü"')
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("scale", None, "'scale' must be a finite number"),
+        ("shift", "0", "'shift' must be a finite number"),
+        ("task", "sorting", "task must be 'classes' or 'numbers'"),
+        ("task", 1, "'task' must be a str"),
+        ("texts", None, "'texts' must be a list"),
+        ("texts", [[], ["a"]], "texts must be given for all of the 3 columns"),
+        ("texts", [[], ["a", "a"], []], "texts of column 1 must be different"),
+        ("texts", [[], "a", []], "'texts' must be a list"),
+        ("texts", [[], [1], []], "'texts' must be names"),
+        ("missing", [1], "'missing' must be names"),
+        ("columns", ["a", "a", "b"], "columns must have different names"),
+    ],
+)
+def test_descriptions_of_the_second_version_that_cannot_be(key, value, reason, tmp_path):
+    tensors, described = second()
+    refused(written(tmp_path / "a", tensors, described | {key: value}), reason)
+
+
+@pytest.mark.parametrize("kinds", [None, [], [16], [-1], [True], [1.0], list(range(17)), ["and"]])
+def test_kinds_that_cannot_be(kinds, tmp_path):
+    tensors, described = second()
+    described["layers"][0]["kinds"] = kinds
+    refused(written(tmp_path / "a", tensors, described), "'kinds'|bytes of them")
+
+
+def test_gates_of_no_kind(tmp_path):
+    tensors, described = second("of few kinds")
+    tensors["gates.0"][:] = 255
+    refused(written(tmp_path / "a", tensors, described), "gates of none of its 3 kinds")
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [
+        ("thresholds", np.zeros(0), "thresholds that are not there"),
+        ("thresholds", np.full(50, np.nan), "must not be NaN"),
+        ("lengths", np.array([200], dtype=np.uint8), "not those of the ladders"),
+        ("lengths", np.array([-1], dtype=np.int8), "which it can't be"),
+        ("runs", np.zeros((1, 2), dtype=np.uint8), "ladders that are not there"),
+        ("runs", np.array([[0, 1, 99]], dtype=np.uint8), "ladders that are not there"),
+        ("runs", np.array([[0, 1, 0]], dtype=np.uint8), "must give .* bits"),
+        ("runs", np.array([[0, 2**32 - 1, 0]] * 9, dtype=np.uint32), "must give .* bits"),
+        ("runs", np.zeros((0, 3), dtype=np.uint8), "must give .* bits"),
+        ("ladders", np.array([1.0]), "which it can't be"),
+    ],
+)
+def test_ladders_that_cannot_be(part, value, reason, tmp_path):
+    tensors, described = second()
+    tensors[f"comparisons.{part}"] = value
+    refused(written(tmp_path / "a", tensors, described), reason)
+
+
+@pytest.mark.parametrize("tensor", ["sources.1", "outputs"])
+@pytest.mark.parametrize(
+    "value", [[[0, 2**31]], [[0, 0]], [[0, 1, 2]], [[99, 1]], [[0, 2**32 - 1]] * 9, np.zeros((0, 2)), [[-1, 1]]]
+)
+def test_sources_that_cannot_be(tensor, value, tmp_path):
+    tensors, described = second("with a skip")
+    kind = np.uint32 if np.min(value, initial=0) >= 0 else np.int32
+    tensors[tensor] = np.array(value, dtype=kind)
+    refused(written(tmp_path / "a", tensors, described), "must be runs|must be values|which it can't be|in_dim|k = ")
+
+
+def test_columns_of_ladders_that_are_not_there(tmp_path):
+    tensors, described = second()
+    tensors["comparisons.runs"][:, 0] += 100
+    refused(written(tmp_path / "a", tensors, described), "columns outside of")
+
+
 # Fuzzing -------------------------------------------------------------------------------------------------------------
 
 
@@ -414,16 +551,19 @@ def harmless(path):
     assert peak < MOST
 
 
+FUZZED = ["explicit", "seeded", "comparing", "of texts", "of few kinds", "with a skip"]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
-    for name in ("explicit", "seeded", "comparing"):
+    for name in FUZZED:
         CIRCUITS[name]().save(folder / name)
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.parametrize("name", ["explicit", "seeded", "comparing"])
+@pytest.mark.parametrize("name", FUZZED)
 def test_truncated_files(name, files, tmp_path):
     data = files[name]
     for length in {*range(0, 16), *range(0, len(data), max(1, len(data) // 60)), len(data) - 1}:
@@ -438,7 +578,7 @@ FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 @FUZZ
 @given(
-    st.sampled_from(["explicit", "seeded", "comparing"]),
+    st.sampled_from(FUZZED),
     st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=4)), min_size=1, max_size=8),
 )
 def test_bytes_that_were_changed(files, tmp_path, name, changes):
@@ -463,10 +603,10 @@ JSON = st.recursive(
 @FUZZ
 @given(st.data())
 def test_descriptions_that_were_changed(tmp_path, data):
-    tensors, described = data.draw(st.sampled_from([parts, comparisons]))()
+    tensors, described = data.draw(st.sampled_from([parts, comparisons, second]))()
     for key in data.draw(st.lists(st.sampled_from([*described, "layer"]), min_size=1, max_size=3)):
         if key == "layer" and isinstance(described["layers"], list) and described["layers"]:
-            layer = data.draw(st.sampled_from(["width", "seed", "wiring"]))
+            layer = data.draw(st.sampled_from(["width", "seed", "wiring", "kinds"]))
             if isinstance(described["layers"][0], dict):
                 described["layers"][0][layer] = data.draw(JSON | st.sampled_from(["random", "unique", 3]))
         else:

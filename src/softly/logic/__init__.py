@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from softly.logic import architectures, execution, export, gates, netlist, parametrizations, training, wiring
-from softly.logic.circuit import Circuit, discretize
+from softly.logic.circuit import Circuit
+from softly.logic.discretization import discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
 from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.network import LogicNetwork

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from softly.logic import export, formats
-from softly.logic import wiring as wirings
-from softly.logic.encodings import Encoding
 from softly.logic.execution import Comparisons, Engine
-from softly.logic.layers import GroupSum, LogicLayer, Logit
 from softly.logic.netlist import Layer, Netlist, build
-from softly.logic.network import LogicNetwork
 from softly.logic.summary import Summary
+from softly.logic.tables import Columns
 
-__all__ = ["Circuit", "discretize"]
-
-Array = TypeVar("Array", np.ndarray, Tensor)
+__all__ = ["Circuit"]
 
 
 class Circuit:
-    """A discretized network: bits, or numbers to compare, in; scores out, equal to the model in evaluation mode.
+    """A discretized network: bits, or a table to compare, in; scores out, equal to the model in evaluation mode.
 
-    It is simplified when it is made: constants, copies, negations, gates that occur twice and gates that no output
-    needs are gone. Examples run 512 at a time, a bit each, on all of torch's threads.
+    It is simplified when it is made: constants, copies, negations, gates that occur twice, and whatever no output needs
+    are gone. Examples run 512 at a time, a bit each, on all of torch's threads.
 
     Args:
         num_inputs: Number of input bits, at least 1.
@@ -38,9 +34,18 @@ class Circuit:
         k: Number of groups of outputs that are counted: classes, or numbers to predict.
         tau, beta: A score is ``count / tau + beta``.
         logit_size: Where it is not 0, scores are ``logit(score)``, kept half of ``1 / logit_size`` from 0 and 1.
+        scale, shift: At last, scores are multiplied by the one, and the other is added.
+        task: Whether groups are "classes" or "numbers" to predict; None takes a single group for numbers.
         comparisons: How rows of numbers become bits; None where bits come in.
+        outputs: The values that are counted, as in `netlist.Layer.source`; None for the gates of the last layer.
         columns: Names of the columns, or of the input bits.
+        texts: For every column the texts that it has, none where it has numbers; their places are what is compared.
+        missing: What else stands for a missing value in files of texts.
         classes: Names of the k groups.
+
+    Attributes:
+        netlist: The gates that are left.
+        inputs: The comparisons that are left, by column: the inputs of the netlist. None where bits come in.
 
     Example:
         >>> model = torch.nn.Sequential(softly.logic.LogicLayer(4, 6, seed=0), softly.logic.GroupSum(2, tau=3.0))
@@ -59,24 +64,46 @@ class Circuit:
         tau: float = 1.0,
         beta: float = 0.0,
         logit_size: int = 0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        task: str | None = None,
         comparisons: Comparisons | None = None,
+        outputs: np.ndarray | None = None,
         columns: Sequence[str] = (),
+        texts: Sequence[Sequence[str]] = (),
+        missing: Sequence[str] = (),
         classes: Sequence[str] = (),
     ) -> None:
         self.num_inputs, self.layers = num_inputs, tuple(layers)
         self.k, self.tau, self.beta, self.logit_size = k, float(tau), float(beta), logit_size
-        self.comparisons = comparisons
-        self.columns, self.classes = tuple(columns), tuple(classes)
+        self.scale, self.shift = float(scale), float(shift)
+        self.task = ("numbers" if k == 1 else "classes") if task is None else task
+        self.comparisons, self.outputs = comparisons, outputs
+        self.columns, self.classes, self.missing = tuple(columns), tuple(classes), tuple(missing)
+        self.texts = tuple(map(tuple, texts)) if any(texts) else ()
         self._check()
-        self.netlist: Netlist = build(num_inputs, self.layers)
+        self.netlist, self.inputs = self._simplified()
+
+    def _simplified(self) -> tuple[Netlist, Comparisons | None]:
+        if self.comparisons is None:
+            return build(self.num_inputs, self.layers, outputs=self.outputs), None
+        merged, bits = self.comparisons.merged()
+        netlist = build(len(merged.columns), self.layers, bits, self.outputs)
+        used = netlist.used()
+        if not len(used):
+            used = np.zeros(1, dtype=np.int64)  # a circuit has inputs
+        return netlist.kept(used), merged.take(used)
 
     def _check(self) -> None:
         name = "softly.logic.Circuit"
         if self.num_inputs < 1 or not self.layers:
             raise ValueError(f"{name}: there must be inputs and at least one layer.")
-        below = self.num_inputs
+        below = values = self.num_inputs
         for number, layer in enumerate(self.layers):
             gates, wires = layer.gates, layer.wires
+            if layer.source is not None:
+                below = len(layer.source)
+                _check_values(layer.source, values, f"{name}: the source of layer {number}")
             if gates.ndim != 1 or not len(gates) or wires.shape != (2, len(gates)):
                 raise ValueError(f"{name}: layer {number} has gates {gates.shape} and wires {wires.shape}.")
             if not (gates.min() >= 0 and gates.max() < 16):
@@ -84,6 +111,10 @@ class Circuit:
             if not (wires.min() >= 0 and wires.max() < below):
                 raise ValueError(f"{name}: wires of layer {number} must be in [0, {below - 1}].")
             below = len(gates)
+            values += below
+        if self.outputs is not None:
+            below = len(self.outputs)
+            _check_values(self.outputs, values, f"{name}: outputs")
         if not (self.tau > 0 and math.isfinite(self.tau) and math.isfinite(self.beta)):
             raise ValueError(f"{name}: tau must be positive and beta finite, got {self.tau} and {self.beta}.")
         if self.k < 1 or below % self.k:
@@ -101,6 +132,23 @@ class Circuit:
                 raise ValueError(f"{name}: thresholds of comparisons must not be NaN.")
             if not np.isin(c.kinds, (0, 1)).all():
                 raise ValueError(f"{name}: kinds of comparisons must be 0 or 1.")
+        if not (math.isfinite(self.scale) and math.isfinite(self.shift)):
+            raise ValueError(f"{name}: scale and shift must be finite, got {self.scale} and {self.shift}.")
+        if self.task not in ("classes", "numbers"):
+            raise ValueError(f"{name}: task must be 'classes' or 'numbers', got {self.task!r}.")
+        self._check_names(name)
+
+    def _check_names(self, name: str) -> None:
+        if self.texts and (self.comparisons is None or len(self.texts) != self.num_columns):
+            raise ValueError(
+                f"{name}: texts must be given for all of the {self.num_columns} columns that are compared, "
+                f"got {len(self.texts)}."
+            )
+        for column, texts in enumerate(self.texts):
+            if len(set(texts)) < len(texts):
+                raise ValueError(f"{name}: the texts of column {column} must be different.")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"{name}: columns must have different names.")
         for names, count, what in ((self.columns, self.num_columns, "columns"), (self.classes, self.k, "classes")):
             if names and len(names) != count:
                 raise ValueError(f"{name}: {what} must have {count} names, got {len(names)}.")
@@ -112,52 +160,102 @@ class Circuit:
 
     @cached_property
     def _engine(self) -> Engine:
-        return Engine(self.netlist, self.k, self.comparisons)
+        return Engine(self.netlist, self.k, self.inputs)
 
-    def _rows(self, x: Array, function: str) -> np.ndarray:
-        rows = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-        if rows.ndim == 0 or rows.shape[-1] != self.num_columns:
-            raise ValueError(f"{function}: x must be of shape (..., {self.num_columns}), got {tuple(rows.shape)}.")
-        if rows.dtype.kind not in "buif":
-            raise TypeError(f"{function}: x must be boolean, integer or floating-point, got {rows.dtype}.")
-        return np.ascontiguousarray(rows.reshape(-1, self.num_columns))
+    @cached_property
+    def _table(self) -> Columns:
+        return Columns(self.num_columns, self.columns, self.texts)
 
-    def counts(self, x: Array) -> Array:
+    def _rows(self, x: Any, function: str) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Rows as the engine takes them, and the shape that results begin with."""
+        if isinstance(x, Tensor):
+            if x.is_complex():
+                raise TypeError(f"{function}: x must be boolean, integer or floating-point, got {x.dtype}.")
+            x = (x.detach().float() if x.dtype is torch.bfloat16 else x.detach()).cpu().numpy()
+        elif isinstance(x, np.ndarray) and x.dtype.kind not in "buifOSUV":
+            raise TypeError(f"{function}: x must be boolean, integer or floating-point, got {x.dtype}.")
+        table = self._table.numbers(x, function)
+        rows = np.ascontiguousarray(table.reshape(-1, self.num_columns))
+        if self.comparisons is None and rows.dtype.kind == "f":
+            bits = rows == 1
+            if not (bits | (rows == 0)).all():
+                other = rows[~bits & (rows != 0)][0]
+                raise ValueError(
+                    f"{function}: this circuit has no comparisons, so that x must be bits, 0 or 1; got {other}. "
+                    "Compare first, as with x >= 0.5, or discretize a model that begins with an encoding."
+                )
+            rows = bits
+        return rows, table.shape[:-1]
+
+    def counts(self, x: Any) -> Any:
         """How many outputs of each group are true.
 
         Args:
-            x: (..., columns) An array or tensor of bits, where every number but 0 is true, or of the numbers that the
-                circuit's comparisons are made for.
+            x: (..., columns) A tensor or array of bits, where every integer but 0 is true; or the numbers that the
+                circuit's comparisons are made for, with texts by their place. A table may have the texts themselves:
+                lists of rows, dictionaries, a structured array, or a frame of pandas or polars, whose columns are found
+                by name. None and NaN stand for what is missing.
 
         Returns:
-            (..., k) 32-bit integers, of the kind of ``x``.
+            (..., k) 32-bit integers: a tensor for a tensor, and an array for everything else.
 
         Example:
             >>> layer = softly.logic.LogicLayer(4, 6, seed=0)
             >>> softly.logic.discretize(layer).counts(torch.zeros(1, 4)).shape
             torch.Size([1, 6])
         """
-        counts = self._engine.counts(self._rows(x, "softly.logic.Circuit.counts")).reshape(*x.shape[:-1], self.k)
+        rows, shape = self._rows(x, "softly.logic.Circuit.counts")
+        counts = self._engine.counts(rows).reshape(*shape, self.k)
         return torch.from_numpy(counts) if isinstance(x, Tensor) else counts
 
-    def __call__(self, x: Array) -> Array:
-        """The scores, (..., k) in float32: ``count / tau + beta``, equal to the model in evaluation mode."""
-        counts = self._engine.counts(self._rows(x, "softly.logic.Circuit")).reshape(*x.shape[:-1], self.k)
-        scores = torch.from_numpy(counts).float() / self.tau + self.beta
-        if self.logit_size:
-            scores = torch.logit(scores, 0.5 / self.logit_size)
+    def __call__(self, x: Any) -> Any:
+        """The scores, (..., k) in float32, equal to the model in evaluation mode; ``x`` is as in `counts`."""
+        rows, shape = self._rows(x, "softly.logic.Circuit")
+        scores = self._scores(self._engine.counts(rows).reshape(*shape, self.k), torch.float32)
         return scores if isinstance(x, Tensor) else scores.numpy()
 
-    def predict(self, x: Array) -> Array:
-        """The class with the largest count, (...); of ties the lowest.
+    def _scores(self, counts: np.ndarray, dtype: torch.dtype) -> Tensor:
+        scores = torch.from_numpy(counts).to(dtype) / self.tau + self.beta
+        if self.logit_size:
+            scores = torch.logit(scores, 0.5 / self.logit_size)
+        return scores if (self.scale, self.shift) == (1.0, 0.0) else scores * self.scale + self.shift
+
+    def predict(self, x: Any) -> Any:
+        """The number of the class with the largest count, of ties the lowest; or the numbers that are predicted.
+
+        Args:
+            x: As in `counts`.
+
+        Returns:
+            Where the task is classes, (...) integers. Where it is numbers, the scores in double precision, (..., k), or
+            (...) if k is 1. A tensor for a tensor, and an array for everything else.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(4, [6], 3, seed=0))
             >>> circuit.predict(torch.zeros(5, 4, dtype=torch.uint8)).shape
             torch.Size([5])
         """
-        best = self._engine.best(self._rows(x, "softly.logic.Circuit.predict")).reshape(x.shape[:-1])
-        return torch.from_numpy(best) if isinstance(x, Tensor) else best
+        rows, shape = self._rows(x, "softly.logic.Circuit.predict")
+        if self.task == "classes":
+            best = self._engine.best(rows).reshape(shape)
+            return torch.from_numpy(best) if isinstance(x, Tensor) else best
+        scores = self._scores(self._engine.counts(rows).reshape(*shape, self.k), torch.float64)
+        scores = scores.squeeze(-1) if self.k == 1 else scores
+        return scores if isinstance(x, Tensor) else scores.numpy()
+
+    def labels(self, x: Any) -> np.ndarray:
+        """(...) The names of the classes that `predict` finds.
+
+        Example:
+            >>> network = softly.logic.LogicNetwork(4, [6], 2, seed=0)
+            >>> circuit = softly.logic.discretize(network, classes=["no", "yes"])
+            >>> set(circuit.labels([[0, 1, 1, 0], [1, 1, 1, 1]])) <= {"no", "yes"}
+            True
+        """
+        if not self.classes:
+            raise ValueError("softly.logic.Circuit.labels: this circuit has no names of classes; use predict.")
+        names = np.array(self.classes, dtype=object)
+        return names[np.asarray(self.predict(x))]
 
     def summary(self) -> Summary:
         """Gates of every kind per layer, and what simplification left; prints as a table.
@@ -174,8 +272,17 @@ class Circuit:
         formats.save(path, self._arguments())
 
     def _arguments(self) -> dict[str, Any]:
-        names = ("num_inputs", "layers", "k", "tau", "beta", "logit_size", "comparisons", "columns", "classes")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in inspect.signature(Circuit).parameters}
+
+    def described(self, **changes: Any) -> Circuit:
+        """The same circuit with other names, texts or map of its scores: arguments of `Circuit` by keyword.
+
+        Example:
+            >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(4, [6], 2, seed=0))
+            >>> circuit.described(classes=["no", "yes"]).classes
+            ('no', 'yes')
+        """
+        return Circuit(**{**self._arguments(), **changes})
 
     def __reduce__(self) -> Any:
         # What it was made of; what the kernels made of that belongs to this process.
@@ -186,37 +293,43 @@ class Circuit:
         """Read what `save` wrote; anything else is refused with a ValueError that says why."""
         return cls(**formats.load(path))
 
-    def to_c(self, name: str = "circuit") -> str:
+    def to_c(self, name: str = "circuit", numbers: str = "double") -> str:
         """A C99 file without dependencies or allocation, for anything from a microcontroller to a server.
 
         ``{name}_counts`` and ``{name}_predict`` take one example, a byte a bit; ``{name}_counts_row`` and
-        ``{name}_predict_row`` take a row of doubles where the circuit compares numbers; ``{name}_counts_words`` takes
-        8 examples at once, or 64 if compiled with ``-D{name}_word=uint64_t``. Counts are those of `counts`.
+        ``{name}_predict_row`` take a row of doubles where the circuit compares numbers, and ``{name}_text`` has the
+        double for a text; ``{name}_counts_words`` takes 8 examples at once, or 64 if compiled with
+        ``-D{name}_word=uint64_t``. Counts are those of `counts`, and predictions the class or the numbers.
 
         Args:
             name: With it all names in the file begin, so that one program can have several circuits.
+            numbers: What rows consist of, "double" or "float": small machines have floats, and no room for doubles.
+                Thresholds are then such that floats compare with them as they would with the doubles.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> "int32_t iris_predict(const uint8_t *bits)" in circuit.to_c("iris")
             True
         """
-        return export.to_c(self, name)
+        return export.to_c(self, name, numbers)
 
-    def to_verilog(self, pipeline: int = 0, name: str = "circuit") -> str:
+    def to_verilog(self, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
         """Synthesizable Verilog-2001 from the bits ``x`` to the ``counts`` of all groups and the ``index`` of the best.
 
         Args:
             pipeline: 0 for combinational logic. Otherwise there are registers after every so many levels of gates, and
                 after every level of adders and comparisons; results come ``LATENCY`` clocks after their inputs.
             name: Of the module; that of the gates alone, before counting, is ``{name}_gates``.
+            fixed: None, or the bits of a number and how many of them are its fraction, (16, 8) for example: the module
+                then takes a ``row`` of numbers in fixed point, and compares them. Its counts are those of `counts` for
+                all such numbers; the smallest one stands for a missing value.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> "module circuit_gates (" in circuit.to_verilog()
             True
         """
-        return export.to_verilog(self, pipeline, name)
+        return export.to_verilog(self, pipeline, name, fixed)
 
     def to_blif(self, name: str = "circuit") -> str:
         """The bits before they are counted, as a BLIF model from x0, x1, … to y0, y1, ….
@@ -228,15 +341,22 @@ class Circuit:
         """
         return export.to_blif(self, name)
 
-    def to_aiger(self) -> str:
-        """The bits before they are counted, as an and-inverter graph in AIGER's ascii format.
+    @overload
+    def to_aiger(self, binary: Literal[False] = False) -> str: ...
+    @overload
+    def to_aiger(self, binary: Literal[True]) -> bytes: ...
+    def to_aiger(self, binary: bool = False) -> str | bytes:
+        """The bits before they are counted, as an and-inverter graph in AIGER's ascii format, or in its binary one.
+
+        Args:
+            binary: Whether bytes are wanted, which are what ABC reads.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
             >>> circuit.to_aiger().startswith("aag ")
             True
         """
-        return export.to_aiger(self)
+        return export.to_aiger(self, binary)
 
     def to_numpy(self) -> str:
         """A Python module with ``counts(rows)`` and ``predict(rows)`` that needs NumPy and nothing else.
@@ -257,78 +377,10 @@ class Circuit:
         )
 
 
+def _check_values(chosen: np.ndarray, count: int, what: str) -> None:
+    if chosen.ndim != 1 or not len(chosen) or not (chosen.min() >= 0 and chosen.max() < count):
+        raise ValueError(f"{what} must be values in [0, {count - 1}], at least one.")
+
+
 def _restore(arguments: dict[str, Any]) -> Circuit:
     return Circuit(**arguments)
-
-
-def discretize(model: nn.Module, *, columns: Sequence[str] = (), classes: Sequence[str] = ()) -> Circuit:
-    """The circuit of a trained model: every gate the one with the largest weight.
-
-    Args:
-        model: A `LogicNetwork`, or a ``nn.Sequential`` of an encoding or none, `LogicLayer`, and then `GroupSum` and
-            `Logit`, or none of them. Without a `GroupSum` every output is a group of its own.
-        columns: Names of the columns, or of the input bits.
-        classes: Names of the groups.
-
-    Example:
-        >>> softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
-        Circuit(8 bits, 40 gates in 2 layers, ... after simplification, k=2)
-    """
-    name = "softly.logic.discretize"
-    encoding: Encoding | None = None
-    layers: list[LogicLayer] = []
-    head: GroupSum | None = None
-    logit_size = 0
-    for part in _parts(model):
-        if isinstance(part, Encoding) and not layers and encoding is None:
-            encoding = part
-        elif isinstance(part, LogicLayer) and head is None:
-            layers.append(part)
-        elif isinstance(part, GroupSum) and layers and head is None:
-            head = part
-        elif isinstance(part, Logit) and head is not None and not logit_size:
-            logit_size = part.size
-        else:
-            raise TypeError(
-                f"{name}: a model is an encoding or none, logic layers, and then GroupSum and Logit or none of them; "
-                f"can't take {type(part).__name__} where it stands."
-            )
-    if not layers:
-        raise TypeError(f"{name}: the model has no LogicLayer.")
-    if encoding is not None and not encoding.num_bits:
-        raise ValueError(f"{name}: fit the encoding on training data first.")
-    return Circuit(
-        layers[0].in_dim,
-        [_layer(layer) for layer in layers],
-        k=layers[-1].out_dim if head is None else head.k,
-        tau=1.0 if head is None else head.tau,
-        beta=0.0 if head is None else head.beta,
-        logit_size=logit_size,
-        comparisons=None if encoding is None else _comparisons(encoding),
-        columns=columns,
-        classes=classes,
-    )
-
-
-def _parts(model: nn.Module) -> Iterator[nn.Module]:
-    if isinstance(model, LogicNetwork):
-        yield from (() if model.encoding is None else (model.encoding,))
-        yield from model.layers
-        yield model.head
-    elif isinstance(model, nn.Sequential):
-        for part in model:
-            yield from _parts(part)
-    elif not isinstance(model, nn.Identity):
-        yield model
-
-
-def _layer(layer: LogicLayer) -> Layer:
-    seeded = torch.equal(layer.wires.cpu(), wirings.wires(layer.wiring, layer.in_dim, layer.out_dim, layer.seed))
-    return Layer(
-        layer.gate_ids().cpu().numpy(), layer.wires.cpu().numpy(), (layer.wiring, layer.seed) if seeded else None
-    )
-
-
-def _comparisons(encoding: Encoding) -> Comparisons:
-    columns, thresholds, kinds = (part.cpu().numpy() for part in encoding.comparisons())
-    return Comparisons(encoding.num_columns, columns, thresholds, kinds)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from softly.logic._progress import progress
-from softly.logic.circuit import Circuit, discretize
-from softly.logic.encodings import Encoding, Thermometer
+from softly.logic.circuit import Circuit
+from softly.logic.discretization import discretize
+from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer
 from softly.logic.layers import Logit
 from softly.logic.network import LogicNetwork
 from softly.logic.parametrizations import Parametrization
+from softly.logic.tables import Columns
 from softly.logic.training import evaluate, train_epoch
 from softly.tnorms import TNorm
 
@@ -82,8 +84,36 @@ class _LogicEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _validated(self, X: Any, **options: Any) -> Any:
-        return validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, **options)
+    def _validated(self, X: Any, *, reset: bool = True, **options: Any) -> Any:
+        if reset:
+            self._columns = Columns.of(X)
+        if self._columns is not None:
+            X = self._columns.numbers(X, f"softly.logic.{type(self).__name__}")
+        return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype=np.float64, **options)
+
+    def _encoding(self) -> Encoding:
+        """As given, or a ladder for numbers and a bit for every text."""
+        if self.encoding is not None:
+            return copy.deepcopy(self.encoding)
+        if self._columns is None:
+            return Thermometer(self.bits)
+        columns: dict[bool, list[int]] = {False: [], True: []}
+        for column, texts in enumerate(self._columns.texts):
+            columns[bool(texts)].append(column)
+        return ColumnEncoding([(columns[False], Thermometer(self.bits)), (columns[True], OneHot())])
+
+    def _circuit(self, model: nn.Module) -> Circuit:
+        """With everything that is known of its columns, classes and numbers."""
+        columns = self._columns or Columns(0, tuple(getattr(self, "feature_names_in_", ())))
+        return discretize(
+            model,
+            columns=columns.names,
+            texts=columns.texts,
+            classes=tuple(map(str, getattr(self, "classes_", ()))),
+            task="classes" if isinstance(self, ClassifierMixin) else "numbers",
+            scale=getattr(self, "_scale", 1.0),
+            shift=getattr(self, "_shift", 0.0),
+        )
 
     def _network(self, bits: int, k: int, *, tau: float, beta: float, seed: int) -> LogicNetwork:
         *hidden, last = self.widths
@@ -123,7 +153,7 @@ class _LogicEstimator(BaseEstimator):
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"{name}: validation_fraction must be in [0, 1), got {self.validation_fraction}.")
         random = check_random_state(self.random_state)
-        encoding = Thermometer(self.bits) if self.encoding is None else copy.deepcopy(self.encoding)
+        encoding = self._encoding()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             order = torch.randperm(len(x))
@@ -136,7 +166,7 @@ class _LogicEstimator(BaseEstimator):
             self._run(model, (bits[train], y[train]), (bits[judges], y[judges]), loss, score)
         network = model if isinstance(model, LogicNetwork) else model[0]  # type: ignore[index]
         network.encoding = encoding
-        return network, discretize(model.eval())
+        return network, self._circuit(model.eval())
 
     def _run(
         self,
@@ -180,7 +210,8 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
     """A logic gate network that classifies the rows of a table; a scikit-learn estimator.
 
     Columns become bits, bits go through layers of gates, and the class whose gates count most ones is predicted. What
-    is validated, kept and predicted with is always the discretized network. Missing values (NaN) are allowed.
+    is validated, kept and predicted with is always the discretized network. Missing values (NaN) are allowed, and texts
+    in columns of a frame or a structured array. ``circuit_`` knows all of it: names, texts, thresholds and classes.
 
     Args:
         widths: Gates of each layer; the last one is rounded up to a multiple of the number of classes.
@@ -336,5 +367,5 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
 
     def predict(self, X: Any) -> Array:
         """The number of every row."""
-        scores = self._scores(X).double().squeeze(-1)
-        return self._shift + self._scale * scores.numpy()
+        check_is_fitted(self)
+        return self.circuit_.predict(self._validated(X, reset=False))

@@ -14,6 +14,7 @@ from softly.logic.netlist import XOR, Netlist
 __all__ = ["Comparisons", "Engine"]
 
 _CHUNK = 1 << 12  # examples at a time where numpy does the work
+_KERNELS = {"B": "u8", "f": "f32", "d": "f64"}  # by what numpy calls a dtype
 _BYTES = 1 << 26  # of examples whose bits numpy prepares for the kernel, at a time
 
 
@@ -43,6 +44,66 @@ class Comparisons:
         values = rows[:, self.columns].astype(np.float64, copy=False)
         return np.where(self.kinds == 0, values >= self.thresholds, values == self.thresholds)
 
+    def merged(self) -> tuple[Comparisons, np.ndarray]:
+        """Every comparison once, by column, kind and threshold; and (bits,) which of them a bit is.
+
+        Example:
+            >>> import numpy as np
+            >>> c = softly.logic.execution.Comparisons(1, np.zeros(3, int), np.array([2.0, 1.0, 2.0]), np.zeros(3, int))
+            >>> c.merged()[0].thresholds, c.merged()[1]
+            (array([1., 2.]), array([1, 0, 1]))
+        """
+        order = np.lexsort((self.thresholds, self.kinds, self.columns))
+        columns, kinds, thresholds = (part[order] for part in (self.columns, self.kinds, self.thresholds))
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (np.diff(columns) != 0) | (np.diff(kinds) != 0) | (thresholds[1:] != thresholds[:-1])
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.cumsum(new) - 1
+        return self.take(order[new]), places
+
+    @property
+    def sorted(self) -> bool:
+        """Whether comparisons come by column, then kind.
+
+        Example:
+            >>> import numpy as np
+            >>> softly.logic.execution.Comparisons(2, np.array([1, 0]), np.zeros(2), np.zeros(2, dtype=int)).sorted
+            False
+        """
+        return bool((np.diff(2 * self.columns + self.kinds) >= 0).all())
+
+    def take(self, chosen: np.ndarray) -> Comparisons:
+        """Some of the comparisons, in that order.
+
+        Example:
+            >>> import numpy as np
+            >>> c = softly.logic.execution.Comparisons(2, np.array([0, 1]), np.array([0.5, 3.0]), np.array([0, 1]))
+            >>> c.take(np.array([1])).thresholds
+            array([3.])
+        """
+        return Comparisons(self.num_columns, self.columns[chosen], self.thresholds[chosen], self.kinds[chosen])
+
+    def thresholds_for(self, dtype: np.dtype) -> np.ndarray:
+        """Thresholds with which numbers of a dtype compare as they do with the ones in double precision.
+
+        For ``>=`` that is the next number of that dtype, and for ``==`` NaN where there is no such number. Those of
+        bytes are 16-bit, and 256 where no byte is large enough, or equal.
+
+        Example:
+            >>> import numpy as np
+            >>> c = softly.logic.execution.Comparisons(1, np.zeros(2, int), np.array([0.1, 0.1]), np.array([0, 1]))
+            >>> c.thresholds_for(np.dtype(np.float32)), c.thresholds_for(np.dtype(np.uint8))
+            (array([0.1, nan], dtype=float32), array([  1, 256], dtype=int16))
+        """
+        exact, equal = self.thresholds, self.kinds == 1
+        if dtype == np.uint8:
+            whole = np.ceil(np.clip(exact, 0, 256))
+            return np.where(equal & (whole != exact), 256, whole).astype(np.int16)
+        with np.errstate(over="ignore"):
+            near = exact.astype(dtype)
+        above = np.where(near.astype(np.float64) < exact, np.nextafter(near, dtype.type(np.inf)), near)
+        return np.where(equal & (near.astype(np.float64) != exact), dtype.type(np.nan), above).astype(dtype)
+
 
 class Engine:
     """Counts the outputs that are true, in groups of neighbours.
@@ -50,7 +111,8 @@ class Engine:
     Args:
         netlist: What is run.
         k: Number of groups; divides the number of outputs.
-        comparisons: How rows of numbers become inputs; None where bits come in, and every number but 0 is true.
+        comparisons: How rows of numbers become inputs, by columns, ``>=`` before ``==``; None where bits come in, and
+            every number but 0 is true.
 
     Example:
         >>> import numpy as np
@@ -63,14 +125,16 @@ class Engine:
     """
 
     def __init__(self, netlist: Netlist, k: int, comparisons: Comparisons | None) -> None:
+        if comparisons is not None and not comparisons.sorted:
+            raise ValueError("softly.logic.execution.Engine: comparisons must come as from Comparisons.merged.")
         self.netlist, self.k, self.comparisons = netlist, k, comparisons
-        self._plan = _Plan(netlist, k) if native.available() else None
-        self._thresholds = np.ones(netlist.num_inputs, dtype=np.uint8)
+        self._native = native.available()
+        self._converted: dict[str, _Memory] = {}
 
     def counts(self, rows: np.ndarray) -> np.ndarray:
-        """(rows, inputs) bits or numbers to (rows, k) counts."""
+        """(rows, inputs) bits or (rows, columns) numbers to (rows, k) counts."""
         counts = np.empty((len(rows), self.k), dtype=np.int32)
-        if not self._run("logic_counts", rows, counts):
+        if not self._run("counts", rows, counts):
             for i in range(0, len(rows), _CHUNK):
                 counts[i : i + _CHUNK] = self._count(rows[i : i + _CHUNK])
         return counts
@@ -78,36 +142,83 @@ class Engine:
     def best(self, rows: np.ndarray) -> np.ndarray:
         """(rows,) The group with the largest count, the lowest one of ties."""
         best = np.empty(len(rows), dtype=np.int64)
-        return best if self._run("logic_best", rows, best) else self.counts(rows).argmax(-1)
+        return best if self._run("best", rows, best) else self.counts(rows).argmax(-1)
 
-    def _run(self, kernel: str, rows: np.ndarray, result: np.ndarray) -> bool:
-        """Whether the kernel could do it."""
-        if self._plan is None or not self._plan.handle:
+    def _run(self, what: str, rows: np.ndarray, result: np.ndarray) -> bool:
+        """Whether a kernel could do it."""
+        if not self._native:
             return False
-        function = native.function(kernel)
-        threads = torch.get_num_threads()
-        if rows.dtype in (np.uint8, np.bool_):
-            thresholds = self._thresholds if self.comparisons is None else self._byte_thresholds
-            if thresholds is not None:
-                pointers = (rows.ctypes.data, thresholds.ctypes.data, result.ctypes.data)
-                return function(self._plan.handle, *pointers, len(rows), threads)
-        step = max(1, _BYTES // self.netlist.num_inputs)
+        kind = rows.dtype.char
+        if kind == "?":
+            rows, kind = rows.view(np.uint8), "B"
+        if self.comparisons is None or (kind == "B" and self._bytes is not None):
+            return self._run_bits(f"logic_{what}", rows, result)
+        if kind in _KERNELS:
+            return self._run_numbers(f"logic_compared_{what}_{_KERNELS[kind]}", rows, result)
+        # Halves are floats, and other numbers doubles, as far as these go: as in the reference.
+        wider = np.float32 if kind == "e" else np.float64
+        step = max(1, _BYTES // (8 * rows.shape[1]))
+        parts = (slice(i, i + step) for i in range(0, len(rows), step))
+        return all(self._run(what, rows[part].astype(wider), result[part]) for part in parts)
+
+    def _run_bits(self, kernel: str, rows: np.ndarray, result: np.ndarray) -> bool:
+        plan, thresholds = (self._plan, self._ones) if self.comparisons is None else self._bytes or (None, None)
+        if plan is None or thresholds is None or not plan.handle:
+            return False
+        function, threads = native.function(kernel), torch.get_num_threads()
+        if rows.dtype == np.uint8:
+            return function(plan.handle, _pointer(rows), thresholds.pointer, _pointer(result), len(rows), threads)
+        step = max(1, _BYTES // rows.shape[1])
         for i in range(0, len(rows), step):
-            bits = np.ascontiguousarray(self._bits(rows[i : i + step]))
-            pointers = (bits.ctypes.data, self._thresholds.ctypes.data, result[i : i + step].ctypes.data)
-            if not function(self._plan.handle, *pointers, len(bits), threads):
+            bits = rows[i : i + step] != 0
+            pointers = (_pointer(bits), thresholds.pointer, _pointer(result[i : i + step]))
+            if not function(plan.handle, *pointers, len(bits), threads):
                 return False
         return True
 
+    def _run_numbers(self, kernel: str, rows: np.ndarray, result: np.ndarray) -> bool:
+        used, thresholds, handle = self._used, self._thresholds(rows.dtype), self._plan.handle
+        if not handle:
+            return False
+        pointers = (_pointer(rows), thresholds.pointer, _pointer(result))
+        return native.function(kernel)(
+            *(handle, used.pointer, used.length, rows.shape[1], *pointers), len(rows), torch.get_num_threads()
+        )
+
     @cached_property
-    def _byte_thresholds(self) -> np.ndarray | None:
-        """What bytes are compared with, where every bit is a column of its own and compares with ``>=``."""
+    def _plan(self) -> _Plan:
+        return _Plan(self.netlist, self.k)
+
+    @cached_property
+    def _ones(self) -> _Memory:
+        return _Memory(np.ones(self.netlist.num_inputs, dtype=np.uint8))
+
+    @cached_property
+    def _used(self) -> _Memory:
+        """(columns, 4) Every column that is compared, its first comparison, the first for equality, and the end."""
         c = self.comparisons
-        if c is None or c.num_columns != len(c.columns) or (c.columns != np.arange(len(c.columns))).any():
+        assert c is not None
+        columns, begin = np.unique(c.columns, return_index=True)
+        end = np.append(begin[1:], len(c.columns))
+        equal = end - np.add.reduceat(c.kinds.astype(np.int64), begin)
+        return _Memory(np.stack((columns, begin, equal, end), 1).astype(np.int64))
+
+    def _thresholds(self, dtype: np.dtype) -> _Memory:
+        """What numbers of that dtype are compared with."""
+        if (known := self._converted.get(dtype.char)) is None:
+            assert self.comparisons is not None
+            known = self._converted[dtype.char] = _Memory(self.comparisons.thresholds_for(dtype))
+        return known
+
+    @cached_property
+    def _bytes(self) -> tuple[_Plan, _Memory] | None:
+        """Where no column has two comparisons, and all are ``>=``: a plan whose inputs are the columns themselves."""
+        c = self.comparisons
+        if c is None or c.kinds.any() or (np.diff(c.columns) == 0).any() or (c.thresholds > 255).any():
             return None
-        if c.kinds.any() or not (c.thresholds <= 255).all():
-            return None
-        return np.ceil(np.maximum(c.thresholds, 0)).astype(np.uint8)
+        thresholds = np.ones(c.num_columns, dtype=np.uint8)
+        thresholds[c.columns] = c.thresholds_for(np.dtype(np.uint8))
+        return _Plan(self.netlist.spread(c.columns, c.num_columns), self.k), _Memory(thresholds)
 
     def _bits(self, rows: np.ndarray) -> np.ndarray:
         return rows != 0 if self.comparisons is None else self.comparisons(rows)
@@ -137,6 +248,19 @@ class Engine:
     @staticmethod
     def _literals(words: np.ndarray, literals: np.ndarray) -> np.ndarray:
         return words[literals >> 1] ^ (255 * (literals & 1)).astype(np.uint8)[:, None]
+
+
+def _pointer(array: np.ndarray) -> int:
+    """Where an array is, in a third of the time that ``ctypes.data`` takes."""
+    return array.__array_interface__["data"][0]
+
+
+class _Memory:
+    """An array that stays, and where it is."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array)
+        self.pointer, self.length = _pointer(self.array), len(array)
 
 
 class _Plan:

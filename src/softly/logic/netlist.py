@@ -48,8 +48,10 @@ class Layer:
 
     Attributes:
         gates: (width,) Numbers of the gates, as in `softly.logic.gates`.
-        wires: (2, width) Inputs, counted in the layer before.
+        wires: (2, width) Inputs, counted in what the layer sees.
         wiring: Name of the wiring and its seed, where that is what the wires are.
+        source: The values that the layer sees, of all before it: the inputs and then the gates of every layer, counted
+            from 0. None where it sees the layer before, or the first one the inputs.
 
     Example:
         >>> import numpy as np
@@ -60,6 +62,7 @@ class Layer:
     gates: np.ndarray
     wires: np.ndarray
     wiring: tuple[str, int] | None = None
+    source: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -104,13 +107,65 @@ class Netlist:
         for number, (kind, a, b) in enumerate(rows):
             yield self.num_inputs + 1 + number, kind, a, b
 
+    def spread(self, places: np.ndarray, num_inputs: int) -> Netlist:
+        """The same gates on more inputs: input i becomes ``places[i]``, from 0.
 
-def build(num_inputs: int, layers: Sequence[Layer]) -> Netlist:
+        Example:
+            >>> import numpy as np
+            >>> both = softly.logic.netlist.Layer(np.array([1]), np.array([[0], [1]]))
+            >>> netlist = softly.logic.netlist.build(2, [both]).spread(np.array([3, 5]), 6)
+            >>> netlist.first, netlist.second, netlist.outputs
+            (array([8]), array([12]), array([14]))
+        """
+        gates = np.arange(self.num_gates) + num_inputs + 1
+        return self._renumbered(num_inputs, np.concatenate((np.zeros(1, dtype=np.int64), places + 1, gates)))
+
+    def used(self) -> np.ndarray:
+        """The inputs that a gate or an output reads, from 0.
+
+        Example:
+            >>> import numpy as np
+            >>> both = softly.logic.netlist.Layer(np.array([1]), np.array([[0], [2]]))
+            >>> softly.logic.netlist.build(3, [both]).used()
+            array([0, 2])
+        """
+        read = np.zeros(1 + self.num_inputs + self.num_gates, dtype=bool)
+        for literals in (self.first, self.second, self.outputs):
+            read[literals >> 1] = True
+        return np.flatnonzero(read[1 : 1 + self.num_inputs])
+
+    def kept(self, inputs: np.ndarray) -> Netlist:
+        """The same gates without the inputs that are not listed, in ascending order; no gate may read those.
+
+        Example:
+            >>> import numpy as np
+            >>> both = softly.logic.netlist.Layer(np.array([1]), np.array([[0], [2]]))
+            >>> netlist = softly.logic.netlist.build(3, [both])
+            >>> netlist.kept(netlist.used()).second
+            array([4])
+        """
+        nodes = np.zeros(1 + self.num_inputs + self.num_gates, dtype=np.int64)
+        nodes[inputs + 1] = np.arange(len(inputs)) + 1
+        nodes[self.num_inputs + 1 :] = np.arange(self.num_gates) + len(inputs) + 1
+        return self._renumbered(len(inputs), nodes)
+
+    def _renumbered(self, num_inputs: int, nodes: np.ndarray) -> Netlist:
+        first, second, outputs = (
+            2 * nodes[literals >> 1] | literals & 1 for literals in (self.first, self.second, self.outputs)
+        )
+        return Netlist(num_inputs, self.kinds, first, second, outputs, self.levels)
+
+
+def build(
+    num_inputs: int, layers: Sequence[Layer], bits: np.ndarray | None = None, outputs: np.ndarray | None = None
+) -> Netlist:
     """Simplify layers of gates: constants, copies, negations, equal gates, and what no output needs.
 
     Args:
         num_inputs: Number of inputs.
         layers: From the first to the last.
+        bits: (bits,) Which input each bit is that the layers see; None where these are the inputs.
+        outputs: (outputs,) Values, as in `Layer.source`; None for the gates of the last layer.
 
     Example:
         >>> import numpy as np
@@ -120,10 +175,14 @@ def build(num_inputs: int, layers: Sequence[Layer]) -> Netlist:
         (1, array([7, 6]))
     """
     gates = _Gates(num_inputs)
-    literals = 2 * np.arange(1, num_inputs + 1)
+    literals = 2 * (1 + (np.arange(num_inputs) if bits is None else bits))
+    values = [literals]
     for layer in layers:
+        if layer.source is not None:
+            literals = np.concatenate(values)[layer.source]
         literals = gates.layer(layer.gates.astype(np.int64), literals[layer.wires[0]], literals[layer.wires[1]])
-    return gates.netlist(literals)
+        values.append(literals)
+    return gates.netlist(literals if outputs is None else np.concatenate(values)[outputs])
 
 
 class _Gates:

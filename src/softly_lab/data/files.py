@@ -1,21 +1,40 @@
-"""A table that a user brings, csv or npz: numbers stay numbers, texts become columns of 0 and 1."""
+"""A table that a user brings, csv or npz: numbers stay numbers, and texts become their places in a column."""
 
 import csv
 import math
+import re
+import shlex
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from softly.logic import Circuit
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}  # in small letters
 _MOST_KINDS = 100  # different texts of a column
 _MOST_CLASSES = 256
 _NUMBERS_AS_CLASSES = 20  # so many different whole numbers are still taken for classes
 
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(e[+-]?[0-9]+)?", re.IGNORECASE)
+_DECIMAL_POINT = re.compile(r"[+-]?[0-9]*\.[0-9]*(e[+-]?[0-9]+)?", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+
 # Of numbers, NaN where they are missing; or of texts, None where they are missing.
 Column = np.ndarray | list[str | None]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column as a file has it: its values, and the lines that they are in."""
+
+    values: Sequence[str]
+    lines: Sequence[int]
+
+
+Raw = np.ndarray | Texts
 
 
 @dataclass(frozen=True)
@@ -23,8 +42,9 @@ class Table:
     """Rows of numbers, and what is to be learned from them.
 
     Attributes:
-        columns: Names. Where a column ``colour`` has texts, there is a column ``colour=red`` of 0 and 1 for each.
-        rows: (n, columns) Numbers, NaN where they are missing.
+        columns: Names.
+        rows: (n, columns) Numbers, NaN where they are missing; where a column has texts, their places.
+        texts: For every column the texts that it has, sorted; none where it has numbers.
         target: (n,) Numbers of classes, or the numbers to predict.
         classes: Names of the classes; empty where numbers are to be predicted.
         skipped: How many rows were left out because they have no target.
@@ -32,12 +52,22 @@ class Table:
 
     columns: tuple[str, ...]
     rows: np.ndarray
+    texts: tuple[tuple[str, ...], ...]
     target: np.ndarray
     classes: tuple[str, ...]
     skipped: int
 
 
-def read(path: Path, target: str, *, drop: Collection[str] = (), task: str = "auto") -> Table:
+def read(
+    path: Path,
+    target: str,
+    *,
+    drop: Collection[str] = (),
+    task: str = "auto",
+    missing: Collection[str] = (),
+    texts: Collection[str] = (),
+    decimal: str = "auto",
+) -> Table:
     """Read a table; a ValueError says what is wrong with it.
 
     Args:
@@ -46,36 +76,144 @@ def read(path: Path, target: str, *, drop: Collection[str] = (), task: str = "au
         target: The column to learn.
         drop: Columns to leave out.
         task: "classes", "numbers", or "auto": texts and up to 20 different whole numbers are classes.
+        missing: What stands for a missing value, besides `MISSING`.
+        texts: Columns whose values are texts even where they look like numbers.
+        decimal: "point" or "comma", or "auto": a comma where numbers of a column have one and no point.
     """
-    found = _npz(path) if path.suffix.lower() == ".npz" else _csv(path)
-    for name in (target, *drop):
+    found = raw(path)
+    for name in (target, *drop, *texts):
         if name not in found:
             raise ValueError(f"{path}: there is no column {_short(name)}; there are {_listed(found)}.")
-    wanted = found.pop(target)
-    found = {name: column for name, column in found.items() if name not in drop}
+    reader = Reader(path, missing, decimal)
+    given = found.pop(target)
+    wanted = reader.column(target, given, strict=task != "classes", texts=target in texts)
     known = np.array([value is not None and value == value for value in wanted])
     if not known.any():
         raise ValueError(f"{path}: column {_short(target)} is empty.")
     numbers, classes = _target(wanted, known, f"{path}: column {_short(target)}", task)
-    names, columns = [], []
-    for name, column in found.items():
+    names: list[str] = []
+    columns: list[np.ndarray] = []
+    kinds: list[tuple[str, ...]] = []
+    for name, values in found.items():
+        if name in drop:
+            continue
+        column = reader.column(name, values, texts=name in texts)
         if isinstance(column, np.ndarray):
             if np.isinf(column).any():
                 raise ValueError(f"{path}: column {_short(name)} has infinite numbers.")
-            names.append(name)
-            columns.append(column)
-            continue
-        kinds = sorted({text for text in column if text is not None})
-        if len(kinds) > _MOST_KINDS:
-            raise ValueError(
-                f"{path}: column {_short(name)} has {len(kinds)} different texts, such as {_short(kinds[-1])}; "
-                f"{_MOST_KINDS} are the most. Leave it out with --drop."
-            )
-        names += [f"{name}={kind}" for kind in kinds]
-        columns += [np.array([text == kind for text in column], dtype=np.float64) for kind in kinds]
+            kinds.append(())
+        else:
+            kinds.append(tuple(sorted({text for text in column if text is not None})))
+            if len(kinds[-1]) > _MOST_KINDS:
+                raise ValueError(
+                    f"{path}: column {_short(name)} has {len(kinds[-1])} different texts, such as "
+                    f"{_short(kinds[-1][-1])}; {_MOST_KINDS} are the most. Leave it out with --drop."
+                )
+            places = {text: float(place) for place, text in enumerate(kinds[-1])}
+            column = np.array([math.nan if text is None else places[text] for text in column])
+        names.append(name)
+        columns.append(column)
     if not columns:
         raise ValueError(f"{path}: there is no column but {_short(target)} to learn from.")
-    return Table(tuple(names), np.stack(columns, 1)[known], numbers, classes, int((~known).sum()))
+    rows = np.stack(columns, 1)[known]
+    return Table(tuple(names), rows, tuple(kinds), numbers, classes, int((~known).sum()))
+
+
+def read_for(
+    circuit: Circuit, path: Path, *, missing: Collection[str] = (), decimal: str = "auto"
+) -> dict[str, Column]:
+    """The columns that a circuit wants of a file, as `softly.logic.Circuit.predict` takes them."""
+    if not circuit.columns:
+        raise ValueError("this circuit has no names of columns, by which it could find them in a file.")
+    found, reader = raw(path), Reader(path, {*circuit.missing, *missing}, decimal)
+    table = {}
+    for number, name in enumerate(circuit.columns):
+        if name not in found:
+            raise ValueError(f"{path}: there is no column {_short(name)}; there are {_listed(found)}.")
+        texts = bool(circuit.texts and circuit.texts[number])
+        if texts:
+            table[name] = reader.column(name, found[name], texts=True)
+        else:
+            table[name] = reader.numbers(name, found[name])
+    return table
+
+
+@dataclass(frozen=True)
+class Reader:
+    """From texts to numbers.
+
+    Attributes:
+        path: Of the file, for errors.
+        missing: What stands for a missing value, besides `MISSING`.
+        decimal: "point", "comma" or "auto".
+    """
+
+    path: Path
+    missing: Collection[str]
+    decimal: str
+
+    def column(self, name: str, values: Raw, *, texts: bool = False, strict: bool = True) -> Column:
+        """Numbers where all values are some; where only some are, that is an error, unless ``strict`` is false."""
+        if isinstance(values, np.ndarray):
+            if texts:
+                raise ValueError(f"{self.path}: column {_short(name)} has numbers, where texts are wanted.")
+            return values
+        present = self._present(values)
+        if texts:
+            return present
+        numbers, other = self._parsed(name, present)
+        if other is None:
+            return numbers
+        if strict and 2 * np.isfinite(numbers).sum() >= sum(value is not None for value in present):
+            raise self._error(name, values, other, f", or --texts {_quoted(name)} if its values are texts")
+        return present
+
+    def numbers(self, name: str, values: Raw) -> np.ndarray:
+        """Numbers, and nothing else."""
+        if isinstance(values, np.ndarray):
+            return values
+        numbers, other = self._parsed(name, self._present(values))
+        if other is not None:
+            raise self._error(name, values, other, "")
+        return numbers
+
+    def _present(self, values: Texts) -> list[str | None]:
+        words = MISSING | {word.strip().lower() for word in self.missing}
+        return [None if value.strip().lower() in words else value.strip() for value in values.values]
+
+    def _parsed(self, name: str, present: list[str | None]) -> tuple[np.ndarray, int | None]:
+        """Numbers, NaN where there are none, and the first place of something else."""
+        comma = self._comma(name, present)
+        numbers, other = np.full(len(present), math.nan), None
+        for place, value in enumerate(present):
+            if value is not None:
+                number = _number(value.replace(",", ".") if comma and "." not in value else value)
+                if number is None:
+                    other = place if other is None else other
+                else:
+                    numbers[place] = number
+        return numbers, other
+
+    def _comma(self, name: str, present: list[str | None]) -> bool:
+        """Whether numbers of a column have a decimal comma."""
+        if self.decimal != "auto":
+            return self.decimal == "comma"
+        commas = [value for value in present if value is not None and _DECIMAL_COMMA.fullmatch(value)]
+        if not commas or any(value is not None and _DECIMAL_POINT.fullmatch(value) for value in present):
+            return False
+        if all(_THOUSANDS.fullmatch(value) for value in commas):
+            raise ValueError(
+                f"{self.path}: column {_short(name)} has {_short(commas[0])}, which may be a number of thousands or "
+                "one with a decimal comma: say --decimal comma, or --decimal point and write it without the comma."
+            )
+        return True
+
+    def _error(self, name: str, values: Texts, place: int, remedy: str) -> ValueError:
+        value = values.values[place].strip()
+        return ValueError(
+            f"{self.path}, line {values.lines[place]}: column {_short(name)} has numbers, but here {_short(value)}: "
+            f"say --missing {_quoted(value)} if that stands for a missing value{remedy}."
+        )
 
 
 def _target(column: Column, known: np.ndarray, where: str, task: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -102,7 +240,12 @@ def _target(column: Column, known: np.ndarray, where: str, task: str) -> tuple[n
     return np.array([code[value] for value in values]), names
 
 
-def _csv(path: Path) -> dict[str, Column]:
+def raw(path: Path) -> dict[str, Raw]:
+    """All columns of a file as they are."""
+    return _npz(path) if path.suffix.lower() == ".npz" else _csv(path)
+
+
+def _csv(path: Path) -> dict[str, Raw]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
@@ -111,10 +254,13 @@ def _csv(path: Path) -> dict[str, Column]:
             reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
             header = [name.strip() for name in next(reader, [])]
             rows: list[list[str]] = []
+            lines: list[int] = []
             for row in reader:
                 if row and len(row) != len(header):
                     raise ValueError(f"{path}, line {reader.line_num}: {len(row)} fields instead of {len(header)}.")
-                rows += [row] if row else []
+                if row:
+                    rows.append(row)
+                    lines.append(reader.line_num)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: this is no text in UTF-8.") from None
     except csv.Error as error:
@@ -126,10 +272,10 @@ def _csv(path: Path) -> dict[str, Column]:
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise ValueError(f"{path}: two columns are called {_short(twice)}.")
-    return {name: _column(column) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
+    return {name: Texts(column, lines) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
 
 
-def _npz(path: Path) -> dict[str, Column]:
+def _npz(path: Path) -> dict[str, Raw]:
     try:
         # Opened here, since a file that is none would be left open by numpy.
         with path.open("rb") as file:
@@ -142,7 +288,7 @@ def _npz(path: Path) -> dict[str, Column]:
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if not arrays or len(set(lengths.values())) != 1 or not all(lengths.values()):
         raise ValueError(f"{path}: its arrays must have the same number of rows, at least one; got {lengths}.")
-    found: dict[str, Column] = {}
+    found: dict[str, Raw] = {}
     for name, array in arrays.items():
         if array.dtype.kind not in "buifUS":
             raise ValueError(f"{path}: array {_short(name)} is {array.dtype}, neither numbers nor texts.")
@@ -150,17 +296,10 @@ def _npz(path: Path) -> dict[str, Column]:
         for number, column in enumerate(flat.T):
             key = name if array.ndim == 1 else f"{name}_{number}"
             if array.dtype.kind in "US":
-                found[key] = _column(column.astype(str).tolist())
+                found[key] = Texts(column.astype(str).tolist(), range(1, len(column) + 1))
             else:
                 found[key] = column.astype(np.float64)
     return found
-
-
-def _column(texts: Collection[str]) -> Column:
-    """Numbers where all of the texts are some."""
-    values = [None if text.strip().lower() in MISSING else text.strip() for text in texts]
-    numbers = [math.nan if value is None else _number(value) for value in values]
-    return values if None in numbers else np.array(numbers, dtype=np.float64)
 
 
 def _number(text: str | None) -> float | None:
@@ -168,6 +307,11 @@ def _number(text: str | None) -> float | None:
         return None if text is None or "_" in text else float(text)
     except ValueError:
         return None
+
+
+def _quoted(name: str) -> str:
+    """A word as a shell takes it."""
+    return shlex.quote("".join(char if char.isprintable() else "?" for char in name[:40]))
 
 
 def _short(name: str) -> str:

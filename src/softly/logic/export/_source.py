@@ -21,8 +21,12 @@ class Source(Protocol):
     tau: float
     beta: float
     logit_size: int
-    comparisons: Comparisons | None
+    scale: float
+    shift: float
+    task: str
+    inputs: Comparisons | None
     columns: tuple[str, ...]
+    texts: tuple[tuple[str, ...], ...]
     classes: tuple[str, ...]
 
 
@@ -41,12 +45,15 @@ def comment(name: str) -> str:
 
 def legend(circuit: Source) -> Iterator[str]:
     """What inputs and groups mean, a line each: nothing of it is needed to run the circuit."""
-    if (c := circuit.comparisons) is not None:
+    if (c := circuit.inputs) is not None:
         for bit, (column, threshold, kind) in enumerate(
             zip(c.columns.tolist(), c.thresholds.tolist(), c.kinds.tolist(), strict=True)
         ):
             name = f"column {column}" + (f" ({comment(circuit.columns[column])})" if circuit.columns else "")
             yield f"input {bit}: {name} {'==' if kind else '>='} {threshold!r}"
+        for column, texts in enumerate(circuit.texts):
+            for place, text in enumerate(texts):
+                yield f"text {place} of column {column}: {comment(text)}"
     else:
         for bit, name in enumerate(circuit.columns):
             yield f"input {bit}: {comment(name)}"
@@ -65,7 +72,19 @@ def describe(circuit: Source) -> str:
 def score(circuit: Source) -> str:
     """The formula from a count to a score."""
     formula = f"count / {circuit.tau!r} + {circuit.beta!r}"
-    return f"logit({formula}), {0.5 / circuit.logit_size!r} from 0 and 1" if circuit.logit_size else formula
+    if circuit.logit_size:
+        formula = f"logit({formula}), {0.5 / circuit.logit_size!r} from 0 and 1"
+    return formula if unscaled(circuit) else f"({formula}) * {circuit.scale!r} + {circuit.shift!r}"
+
+
+def unscaled(circuit: Source) -> bool:
+    """Whether the score is what `tau`, `beta` and the logit say."""
+    return (circuit.scale, circuit.shift) == (1.0, 0.0)
+
+
+def num_columns(circuit: Source) -> int:
+    """Numbers in a row, or bits."""
+    return circuit.netlist.num_inputs if circuit.inputs is None else circuit.inputs.num_columns
 
 
 def wrapped(items: Iterable[object], indent: str = "  ") -> str:

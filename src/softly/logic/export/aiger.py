@@ -8,8 +8,8 @@ from softly.logic.netlist import XOR
 __all__ = ["to_aiger"]
 
 
-def to_aiger(circuit: Source) -> str:
-    """The bits before they are counted, as an and-inverter graph in AIGER's ascii format.
+def to_aiger(circuit: Source, binary: bool = False) -> str | bytes:
+    """The bits before they are counted, as an and-inverter graph in AIGER's ascii format, or in its binary one.
 
     It is `softly.logic.Circuit.to_aiger`; an "xor" is three "and", and group j of ``outputs / k`` neighbours is what
     class j counts.
@@ -35,10 +35,21 @@ def to_aiger(circuit: Source) -> str:
         else:
             literals.append(conjunction(a, b))
     outputs = netlist.outputs.tolist()
-    lines = [f"aag {netlist.num_inputs + len(ands)} {netlist.num_inputs} 0 {len(outputs)} {len(ands)}"]
-    lines += [str(2 * i + 2) for i in range(netlist.num_inputs)]
-    lines += [str(literals[literal >> 1] ^ literal & 1) for literal in outputs]
-    lines += [f"{result} {a} {b}" for result, a, b in ands]
-    lines += [f"i{i} x{i}" for i in range(netlist.num_inputs)]
-    lines += [f"o{i} y{i}" for i in range(len(outputs))]
-    return "\n".join([*lines, "c", f"A circuit of logic gates: {describe(circuit)}.", *legend(circuit), ""])
+    sizes = f"{netlist.num_inputs + len(ands)} {netlist.num_inputs} 0 {len(outputs)} {len(ands)}"
+    ends = [str(literals[literal >> 1] ^ literal & 1) for literal in outputs]
+    names = [f"i{i} x{i}" for i in range(netlist.num_inputs)] + [f"o{i} y{i}" for i in range(len(outputs))]
+    names += ["c", f"A circuit of logic gates: {describe(circuit)}.", *legend(circuit), ""]
+    if binary:
+        packed = b"".join(_packed(result - a) + _packed(a - b) for result, a, b in ands)
+        return "\n".join((f"aig {sizes}", *ends, "")).encode() + packed + "\n".join(names).encode()
+    inputs = [str(2 * i + 2) for i in range(netlist.num_inputs)]
+    return "\n".join([f"aag {sizes}", *inputs, *ends, *(f"{result} {a} {b}" for result, a, b in ands), *names])
+
+
+def _packed(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last one have the eighth bit set."""
+    parts = []
+    while number >= 128:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*parts, number))

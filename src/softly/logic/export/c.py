@@ -12,172 +12,26 @@ from string import Template
 import numpy as np
 import torch
 
+from softly.logic.execution import Comparisons
+from softly.logic.export import _c_source as source
 from softly.logic.export._program import program
-from softly.logic.export._source import Source, describe, identifier, legend, score, wrapped
+from softly.logic.export._source import (
+    Source,
+    describe,
+    identifier,
+    legend,
+    num_columns,
+    score,
+    unscaled,
+    wrapped,
+)
 
 __all__ = ["to_c"]
 
 _LONGEST_STRING = 1000  # characters of a name, of four bytes at most: C99 promises strings of 4095 bytes
 
-_FILE = Template("""\
-/*
- * A circuit of logic gates: $description.
- * C99 without libraries or allocation; gcc -Os is fine. Tables take $flash bytes of read-only memory,
- * values $slots * sizeof(${name}_word) + $ram bytes of memory. As values are static, only one call may run at a time.
- *
-$legend * Score of a count: $score.
- */
-#include <stdint.h>
-$include
-enum { ${name}_inputs = $inputs, ${name}_columns = $columns, ${name}_groups = $k };
 
-/* One bit each of as many examples as a word has bits. */
-#ifndef ${name}_word
-#define ${name}_word uint8_t
-#endif
-
-$names/* How many outputs of every group are true, for one example of ${name}_inputs bytes, 0 or not. */
-void ${name}_counts(const uint8_t *bits, int32_t *counts);
-/* The same for 8 * sizeof(${name}_word) examples, of which a word of every input has one bit each; a row of counts
-   for every example. */
-void ${name}_counts_words(const ${name}_word *words, int32_t *counts);
-/* The group with the largest count, the lowest one of ties. */
-int32_t ${name}_predict(const uint8_t *bits);
-/* The score of a count. */
-float ${name}_score(int32_t count);
-$declarations
-/* Two values to read and one to write. */
-static const $slot_type ${name}_gate[][3] = {
-$gates
-};
-/* Runs of gates: 0 a & b, 1 a & ~b, 2 ~(a | b), 3 a ^ b; and how many gates a run has. */
-static const uint32_t ${name}_run[][2] = {
-$runs
-};
-/* Values that are counted, group by group. */
-static const $slot_type ${name}_output[] = {
-$outputs
-};
-/* For every group: outputs that are always true, values to count, and values to count where they are false. */
-static const uint32_t ${name}_group[][3] = {
-$groups
-};
-$tables
-static ${name}_word ${name}_slot[$slots];
-static int32_t ${name}_result[${name}_groups];
-
-static void ${name}_execute(void)
-{
-  const $slot_type(*gate)[3] = ${name}_gate;
-  ${name}_word *slot = ${name}_slot;
-  uint32_t run, n;
-  for (run = 0; run < sizeof ${name}_run / sizeof *${name}_run; run++) {
-    n = ${name}_run[run][1];
-    switch (${name}_run[run][0]) {
-    case 0:
-      for (; n; n--, gate++) slot[(*gate)[2]] = (${name}_word)(slot[(*gate)[0]] & slot[(*gate)[1]]);
-      break;
-    case 1:
-      for (; n; n--, gate++) slot[(*gate)[2]] = (${name}_word)(slot[(*gate)[0]] & ~slot[(*gate)[1]]);
-      break;
-    case 2:
-      for (; n; n--, gate++) slot[(*gate)[2]] = (${name}_word)~(slot[(*gate)[0]] | slot[(*gate)[1]]);
-      break;
-    default:
-      for (; n; n--, gate++) slot[(*gate)[2]] = (${name}_word)(slot[(*gate)[0]] ^ slot[(*gate)[1]]);
-    }
-  }
-}
-
-/* Counters of all examples of a word at once: plane p has the bits p of them. */
-static void ${name}_count(unsigned examples, int32_t *counts)
-{
-  const $slot_type *output = ${name}_output;
-  uint32_t group, n;
-  unsigned example, p;
-  for (group = 0; group < ${name}_groups; group++) {
-    ${name}_word plane[$planes] = {0};
-    const uint32_t plain = ${name}_group[group][1], all = plain + ${name}_group[group][2];
-    for (n = 0; n < all; n++) {
-      ${name}_word word = ${name}_slot[*output++];
-      if (n >= plain) word = (${name}_word)~word;
-      for (p = 0; word; p++) {
-        const ${name}_word carry = (${name}_word)(plane[p] & word);
-        plane[p] = (${name}_word)(plane[p] ^ word);
-        word = carry;
-      }
-    }
-    for (example = 0; example < examples; example++) {
-      int32_t count = (int32_t)${name}_group[group][0];
-      for (p = 0; p < $planes; p++) count += (int32_t)(plane[p] >> example & 1) << p;
-      counts[example * ${name}_groups + group] = count;
-    }
-  }
-}
-
-static int32_t ${name}_best(void)
-{
-  int32_t group, best = 0;
-  for (group = 1; group < ${name}_groups; group++)
-    if (${name}_result[group] > ${name}_result[best]) best = group;
-  return best;
-}
-
-void ${name}_counts(const uint8_t *bits, int32_t *counts)
-{
-  uint32_t i;
-  for (i = 0; i < ${name}_inputs; i++) ${name}_slot[i] = bits[i] != 0;
-  ${name}_execute();
-  ${name}_count(1, counts);
-}
-
-void ${name}_counts_words(const ${name}_word *words, int32_t *counts)
-{
-  uint32_t i;
-  for (i = 0; i < ${name}_inputs; i++) ${name}_slot[i] = words[i];
-  ${name}_execute();
-  ${name}_count(8 * sizeof(${name}_word), counts);
-}
-
-int32_t ${name}_predict(const uint8_t *bits)
-{
-  ${name}_counts(bits, ${name}_result);
-  return ${name}_best();
-}
-
-float ${name}_score(int32_t count)
-{
-  return $formula;
-}
-""")
-
-_ROWS_DECLARED = Template("""\
-/* The same for one row of ${name}_columns numbers; NAN where one is missing. */
-void ${name}_counts_row(const double *row, int32_t *counts);
-int32_t ${name}_predict_row(const double *row);
-""")
-
-_ROWS = Template("""
-void ${name}_counts_row(const double *row, int32_t *counts)
-{
-  uint32_t i;
-  for (i = 0; i < ${name}_inputs; i++) {
-    const double value = row[${name}_column[i]], threshold = ${name}_threshold[i];
-    ${name}_slot[i] = ${name}_equal[i] ? value == threshold : value >= threshold;
-  }
-  ${name}_execute();
-  ${name}_count(1, counts);
-}
-
-int32_t ${name}_predict_row(const double *row)
-{
-  ${name}_counts_row(row, ${name}_result);
-  return ${name}_best();
-}
-""")
-
-
-def to_c(circuit: Source, name: str = "circuit") -> str:
+def to_c(circuit: Source, name: str = "circuit", numbers: str = "double") -> str:
     """A C99 file with functions from bits, and from numbers where the circuit compares them, to counts and classes.
 
     It is `softly.logic.Circuit.to_c`; its results are those of `softly.logic.Circuit.counts` for every input.
@@ -189,27 +43,19 @@ def to_c(circuit: Source, name: str = "circuit") -> str:
         True
     """
     identifier(name, "softly.logic.Circuit.to_c")
+    if numbers not in ("double", "float"):
+        raise ValueError(f"softly.logic.Circuit.to_c: numbers must be 'double' or 'float', got {numbers!r}.")
     p = program(circuit.netlist, circuit.k)
     slot_type, slot_size = _unsigned(p.num_slots - 1)
     size = len(circuit.netlist.outputs) // circuit.k
     flash = slot_size * (p.gates.size + len(p.outputs)) + 8 * len(p.runs) + 4 * p.groups.size
-    tables: list[str] = []
-    declarations = rows = ""
-    if (c := circuit.comparisons) is not None:
-        column_type, column_size = _unsigned(c.num_columns - 1)
-        flash += (column_size + 9) * len(c.columns)
-        tables += [
-            "\n/* Comparisons: of which column, with what, and whether for equality or for at least that. */",
-            _array(f"{column_type} {name}_column[]", c.columns.tolist()),
-            _array(f"double {name}_threshold[]", map(_double, c.thresholds.tolist())),
-            _array(f"uint8_t {name}_equal[]", c.kinds.tolist()),
-        ]
-        declarations, rows = _ROWS_DECLARED.substitute(name=name), _ROWS.substitute(name=name)
-    if circuit.logit_size:
+    parts = _Parts(circuit, name, numbers)
+    tables, declared, defined = parts.tables, parts.declared, parts.defined
+    if circuit.logit_size or not unscaled(circuit):
         scores = _scores(circuit, size)
         flash += 4 * len(scores)
-        tables.append(_array(f"float {name}_scores[]", map(_float, scores)))
-        formula = f"{name}_scores[count]"
+        tables.append(_array(name, f"float {name}_scores[]", map(_float, scores)))
+        formula = f"{name}_float(&{name}_scores[count])"
     else:
         tau, beta = torch.tensor([circuit.tau, circuit.beta]).tolist()
         formula = f"(float)count / {_float(tau)} + {_float(beta)}"
@@ -219,32 +65,95 @@ def to_c(circuit: Source, name: str = "circuit") -> str:
         names = f"extern const char *const {name}_names[{circuit.k}];\n\n"
         flash += sum(map(len, circuit.classes)) + circuit.k * 5
         tables.append(f"\nconst char *const {name}_names[{circuit.k}] = {{\n{wrapped(strings)}\n}};")
-    return (
-        _FILE.substitute(
-            name=name,
-            description=describe(circuit),
-            flash=flash,
-            ram=4 * circuit.k,
-            legend="".join(f" * {line}\n" for line in legend(circuit)),
-            score=score(circuit),
-            include="#include <math.h>\n" if any("INFINITY" in part for part in (*tables, formula)) else "",
-            inputs=circuit.netlist.num_inputs,
-            columns=circuit.netlist.num_inputs if c is None else c.num_columns,
-            k=circuit.k,
-            names=names,
-            declarations=declarations,
-            slot_type=slot_type,
-            slots=p.num_slots,
-            planes=max(1, size.bit_length()),
-            gates=wrapped(_triples(p.gates)),
-            runs=wrapped(f"{{{kind}, {count}}}" for kind, count in p.runs or [(0, 0)]),
-            outputs=wrapped(p.outputs.tolist() or [0]),
-            groups=wrapped(_triples(p.groups)),
-            tables="\n".join(tables),
-            formula=formula,
+    needs_math = circuit.texts or any("INFINITY" in part or "NAN" in part for part in (*tables, formula))
+    return source.FILE.substitute(
+        name=name,
+        description=describe(circuit),
+        flash=flash + parts.flash,
+        ram=4 * circuit.k,
+        legend="".join(f" * {line}\n" for line in legend(circuit)),
+        score=score(circuit),
+        include="#include <math.h>\n" if needs_math else "",
+        inputs=circuit.netlist.num_inputs,
+        columns=num_columns(circuit),
+        k=circuit.k,
+        names=names,
+        declarations="".join(declared),
+        slot_type=slot_type,
+        slots=p.num_slots,
+        planes=max(1, size.bit_length()),
+        gates=wrapped(_triples(p.gates)),
+        runs=wrapped(f"{{{kind}, {count}}}" for kind, count in p.runs or [(0, 0)]),
+        outputs=wrapped(p.outputs.tolist() or [0]),
+        groups=wrapped(_triples(p.groups)),
+        tables="\n".join(tables),
+        formula=formula,
+        **{place: f"slot[{name}_{slot_type}(&(*gate)[{number}])]" for number, place in enumerate("abc")},
+    ) + "".join(defined)
+
+
+class _Parts:
+    """What a file has beside the gates: comparisons, texts, and what is made of counts."""
+
+    def __init__(self, circuit: Source, name: str, number: str) -> None:
+        self.name, self.number = name, number
+        self.tables: list[str] = []
+        self.declared: list[str] = []
+        self.defined: list[str] = []
+        self.flash = 0
+        forms = [{"suffix": "", "argument": "const uint8_t *bits", "given": "bits"}]
+        if circuit.inputs is not None:
+            self._comparisons(circuit.inputs)
+            forms.append({"suffix": "_row", "argument": f"const {number} *row", "given": "row"})
+        if circuit.task == "classes":
+            self.defined.append(source.BEST.substitute(name=name))
+        for form in forms:
+            if circuit.task == "classes":
+                self._add(source.CLASSES_DECLARED, source.CLASSES, **form)
+            else:
+                self._add(source.NUMBERS_DECLARED, source.NUMBERS, **form)
+        if circuit.texts:
+            self._texts(circuit.texts)
+
+    def _add(self, declaration: Template, definition: Template, **options: str) -> None:
+        options |= {"name": self.name, "number": self.number}
+        self.declared.append(declaration.substitute(options))
+        self.defined.append(definition.substitute(options))
+
+    def _table(self, declaration: str, items: Iterable[object], size: int, count: int) -> None:
+        self.tables.append(_array(self.name, declaration, items))
+        self.flash += size * count
+
+    def _comparisons(self, c: Comparisons) -> None:
+        name, number = self.name, self.number
+        exact = c.thresholds_for(np.dtype(np.float64 if number == "double" else np.float32))
+        different, places = np.unique(exact, return_inverse=True)
+        column_type, column_size = _unsigned(c.num_columns - 1)
+        place_type, place_size = _unsigned(len(different) - 1)
+        kinds = np.packbits(c.kinds.astype(bool), bitorder="little")
+        literal = _double if number == "double" else _float
+        self.tables.append("\n/* Comparisons: of which column, with what, and a bit where it is for equality. */")
+        self._table(f"{column_type} {name}_column[]", c.columns.tolist(), column_size, len(c.columns))
+        self._table(f"{number} {name}_threshold[]", map(literal, different.tolist()), exact.itemsize, len(different))
+        self._table(f"{place_type} {name}_threshold_of[]", places.tolist(), place_size, len(places))
+        self._table(f"uint8_t {name}_equal[]", kinds.tolist(), 1, len(kinds))
+        self._add(
+            source.ROWS_DECLARED,
+            source.ROWS,
+            column_type=column_type,
+            place_type=place_type,
+            exact=source.DOUBLES.substitute(name=name) if number == "double" else "",
         )
-        + rows
-    )
+
+    def _texts(self, texts: tuple[tuple[str, ...], ...]) -> None:
+        known = [[_bytes(text) for text in part] for part in texts]
+        starts = np.cumsum([0, *(sum(map(len, part)) for part in known)]).tolist()
+        data = b"".join(text for part in known for text in part)
+        self.tables.append("\n/* Texts of all columns; where those of a column begin, and how many they are. */")
+        self._table(f"uint8_t {self.name}_texts[]", data, 1, len(data))
+        counts = (f"{{{start}, {len(part)}}}" for start, part in zip(starts, known, strict=False))
+        self._table(f"uint32_t {self.name}_texts_of[][2]", counts, 8, len(known))
+        self._add(source.TEXTS_DECLARED, source.TEXTS)
 
 
 def _unsigned(largest: int) -> tuple[str, int]:
@@ -259,12 +168,14 @@ def _triples(rows: np.ndarray) -> Iterator[str]:
         yield f"{{{a}, {b}, {c}}}"
 
 
-def _array(declaration: str, items: Iterable[object]) -> str:
-    return f"static const {declaration} = {{\n{wrapped(items)}\n}};"
+def _array(name: str, declaration: str, items: Iterable[object]) -> str:
+    return f"static const {declaration} {name}_flash = {{\n{wrapped(items)}\n}};"
 
 
 def _double(value: float) -> str:
     """Exactly that number."""
+    if math.isnan(value):
+        return "NAN"
     return value.hex() if math.isfinite(value) else "INFINITY" if value > 0 else "-INFINITY"
 
 
@@ -273,9 +184,16 @@ def _float(value: float) -> str:
 
 
 def _scores(circuit: Source, size: int) -> list[float]:
-    """The scores of all counts, so that C needs no logarithm."""
+    """The scores of all counts, so that C needs no logarithm, and rounds nothing in its own way."""
     scores = torch.arange(size + 1, dtype=torch.int32).float() / circuit.tau + circuit.beta
-    return torch.logit(scores, 0.5 / circuit.logit_size).tolist()
+    if circuit.logit_size:
+        scores = torch.logit(scores, 0.5 / circuit.logit_size)
+    return (scores if unscaled(circuit) else scores * circuit.scale + circuit.shift).tolist()
+
+
+def _bytes(text: str) -> bytes:
+    """A text as C has it, for a table of numbers: C99 promises strings of 4095 bytes. With a zero it equals none."""
+    return b"\xff\0" if "\0" in text else text.encode("utf-8", "surrogatepass") + b"\0"
 
 
 def _string(text: str) -> str:

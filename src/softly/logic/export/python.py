@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from string import Template
 
 from softly.logic.export._program import program
-from softly.logic.export._source import Source, describe, legend, score, wrapped
+from softly.logic.export._source import Source, describe, legend, num_columns, score, unscaled, wrapped
 
 __all__ = ["to_numpy"]
 
@@ -17,6 +17,9 @@ $legend
 import numpy as np
 
 COLUMNS = $columns  # numbers in a row
+TEXTS = [  # of every column that has texts: their places are its numbers
+$texts
+]
 CLASSES = [
 $classes
 ]
@@ -39,17 +42,43 @@ $groups
 $comparisons
 
 def counts(rows):
-    """(n, COLUMNS) bits or numbers to (n, $k) int32: how many outputs of every group are true."""
-    rows = np.asarray(rows)
+    """(n, COLUMNS) bits or numbers to (n, $k) int32: how many outputs of every group are true.
+
+    Lists of rows may have texts, and None where a value is missing.
+    """
+    rows = rows if isinstance(rows, np.ndarray) and rows.dtype.kind in "buif" else _numbers(rows)
     if rows.ndim != 2 or rows.shape[1] != COLUMNS:
         raise ValueError(f"rows must be of shape (n, {COLUMNS}), got {rows.shape}.")
     parts = [_counts(rows[i : i + 4096]) for i in range(0, len(rows), 4096)]
     return np.concatenate([np.zeros((0, len(GROUPS)), dtype=np.int32), *parts])
 
 
+def scores(rows):
+    """(n, $k) float64: the scores of the counts."""
+    result = counts(rows) / $tau + $beta
+$logit    return result$map
+
+
 def predict(rows):
-    """(n,) The group with the largest count, the lowest one of ties."""
-    return counts(rows).argmax(-1)
+$predict
+
+def _numbers(rows):
+    rows = [list(row) for row in rows]
+    if any(len(row) != COLUMNS for row in rows):
+        raise ValueError(f"rows must have {COLUMNS} values each.")
+    result = np.empty((len(rows), COLUMNS))
+    for number, row in enumerate(rows):
+        for column, value in enumerate(row):
+            texts = TEXTS[column] if TEXTS else []
+            if value is None or value != value:
+                result[number, column] = np.nan
+            elif isinstance(value, str) != bool(texts):
+                raise TypeError(f"column {column} has {'texts' if texts else 'numbers'}, got {value!r}.")
+            elif texts:
+                result[number, column] = texts.index(value) if value in texts else np.nan
+            else:
+                result[number, column] = value
+    return result
 
 
 def _counts(rows):
@@ -105,6 +134,20 @@ def _bits(rows):
 """)
 
 
+_CLASSES = '''\
+    """(n,) The group with the largest count, the lowest one of ties."""
+    return counts(rows).argmax(-1)
+'''
+_NUMBERS = '''\
+    """(n, groups) The numbers that are predicted."""
+    return scores(rows)
+'''
+_NUMBER = '''\
+    """(n,) The number that is predicted."""
+    return scores(rows)[:, 0]
+'''
+
+
 def to_numpy(circuit: Source) -> str:
     """A Python module with ``counts(rows)`` and ``predict(rows)``, for arrays of bits or of numbers to compare.
 
@@ -121,17 +164,30 @@ def to_numpy(circuit: Source) -> str:
     """
     p = program(circuit.netlist, circuit.k)
     comparisons = _BITS
-    if (c := circuit.comparisons) is not None:
+    if (c := circuit.inputs) is not None:
         comparisons = _COMPARISONS.substitute(
             columns=_list(c.columns.tolist()),
             thresholds=_list(f'float("{t}")' if abs(t) == float("inf") else repr(t) for t in c.thresholds.tolist()),
             kinds=_list(c.kinds.tolist()),
         )
+    predict = _CLASSES if circuit.task == "classes" else _NUMBERS if circuit.k > 1 else _NUMBER
+    logit = ""
+    if circuit.logit_size:
+        border = 0.5 / circuit.logit_size
+        logit = (
+            f"    result = np.clip(result, {border!r}, {1 - border!r})\n    result = np.log(result / (1 - result))\n"
+        )
     return _FILE.substitute(
+        texts=_list(f"[{', '.join(map(ascii, texts))}]" for texts in circuit.texts),
+        tau=repr(circuit.tau),
+        beta=repr(circuit.beta),
+        logit=logit,
+        map="" if unscaled(circuit) else f" * {circuit.scale!r} + {circuit.shift!r}",
+        predict=predict,
         description=describe(circuit),
         score=score(circuit),
         legend="".join(f"# {line}\n" for line in legend(circuit)),
-        columns=circuit.netlist.num_inputs if c is None else c.num_columns,
+        columns=num_columns(circuit),
         classes=_list(map(ascii, circuit.classes)),
         gates=_list(map(tuple, p.gates.tolist())),
         runs=_list(p.runs),

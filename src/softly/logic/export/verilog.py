@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
-from softly.logic.export._source import Source, describe, identifier, legend, score
+from softly.logic.export import _fixed_point as fixed_point
+from softly.logic.export._source import Source, describe, identifier, legend, num_columns, score
+from softly.logic.export._verilog_module import KEYWORDS, Module, declared
 from softly.logic.netlist import XOR
 
 __all__ = ["to_verilog"]
 
+_INSIDE = re.compile(r"x|y|clk|row|counts|index|gates|bits|LATENCY|[bcimns]\d+(_\d+)*")
 
-def to_verilog(circuit: Source, pipeline: int = 0, name: str = "circuit") -> str:
+
+def to_verilog(circuit: Source, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
     """Two modules: the gates, and around them the counts of all groups and the class with the largest.
 
     It is `softly.logic.Circuit.to_verilog`; counts are those of `softly.logic.Circuit.counts` for every input, after
-    ``LATENCY`` clocks.
+    ``LATENCY`` clocks. With ``fixed`` a third one around them compares rows of numbers in fixed point.
 
     Example:
         >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
@@ -24,10 +29,19 @@ def to_verilog(circuit: Source, pipeline: int = 0, name: str = "circuit") -> str
     """
     function = "softly.logic.Circuit.to_verilog"
     identifier(name, function)
+    if name in KEYWORDS:
+        raise ValueError(f"{function}: name must not be a word of Verilog or SystemVerilog, got {name!r}.")
+    if _INSIDE.fullmatch(name):
+        raise ValueError(f"{function}: name must not be that of a port or a signal inside, got {name!r}.")
     if isinstance(pipeline, bool) or not isinstance(pipeline, int) or pipeline < 0:
         raise ValueError(f"{function}: pipeline must be a whole number from 0, got {pipeline!r}.")
     gates, stages = _gates(circuit, pipeline, f"{name}_gates")
-    return _head(circuit, pipeline) + _top(circuit, pipeline, name, stages) + "\n" + gates
+    compared = ""
+    if fixed is not None:
+        compared = fixed_point.comparators(circuit, fixed, f"{name}_bits", pipeline > 0)
+        stages += pipeline > 0
+    top = _top(circuit, pipeline, name, stages, fixed)
+    return "\n".join(part for part in (_head(circuit, pipeline) + top, compared, gates) if part)
 
 
 def _head(circuit: Source, pipeline: int) -> str:
@@ -44,45 +58,13 @@ def _head(circuit: Source, pipeline: int) -> str:
         ]
     else:
         lines += ["Combinational: LATENCY is 0."]
-    return "".join(f"// {line}\n" for line in lines) + "\n"
-
-
-class _Module:
-    """Lines of a module, and the registers of its one clocked block."""
-
-    def __init__(self, clocked: bool) -> None:
-        self.clocked = clocked
-        self.lines: list[str] = []
-        self.clocks: list[str] = []
-
-    def register(self, name: str, value: str, width: int = 1) -> str:
-        """A value one clock later; the name by which it goes then."""
-        self.lines.append(f"  reg {_range(width)}{name};")
-        self.clocks.append(f"    {name} <= {value};")
-        return name
-
-    def wire(self, name: str, value: str, width: int = 1) -> str:
-        self.lines.append(f"  wire {_range(width)}{name} = {value};")
-        return name
-
-    def step(self, name: str, value: str, width: int = 1) -> str:
-        """A value of an operator, after its register where there are any."""
-        return self.register(name, value, width) if self.clocked else self.wire(name, value, width)
-
-    def vector(self, name: str, parts: list[str]) -> None:
-        """Assign all of a vector, from its lowest bit on: bit by bit takes simulators a hundred times as long."""
-        self.lines.append(f"  assign {name} = {{\n    " + ",\n    ".join(reversed(parts)) + "\n  };")
-
-    def source(self, name: str, ports: list[str]) -> str:
-        ports = ["input wire clk", *ports] if self.clocked else ports
-        block = ["  always @(posedge clk) begin", *self.clocks, "  end"] if self.clocks else []
-        head = f"module {name} (\n" + ",\n".join(f"  {port}" for port in ports) + "\n);"
-        return "\n".join([head, *self.lines, *block, "endmodule", ""])
+    # Linters are told that inputs which no gate needs, and LATENCY, are there for others.
+    return "".join(f"// {line}\n" for line in lines) + "/* verilator lint_off UNUSED */\n\n"
 
 
 def _gates(circuit: Source, pipeline: int, name: str) -> tuple[str, int]:
     """The module of the gates, and how many clocks it takes."""
-    netlist, module = circuit.netlist, _Module(pipeline > 0)
+    netlist, module = circuit.netlist, Module(pipeline > 0)
     stages = -(-netlist.depth // pipeline) if pipeline else 0
     # A value is made in a stage, and goes through a register to each one after it that uses it.
     stage = [0] * (netlist.num_inputs + 1)
@@ -107,18 +89,21 @@ def _gates(circuit: Source, pipeline: int, name: str) -> tuple[str, int]:
         module.wire(f"n{node}", f"{signal(a, at)} {'^' if kind == XOR else '&'} {signal(b, at)}")
     outputs = netlist.outputs.tolist()
     module.vector("y", [signal(literal, stages) for literal in outputs])
-    ports = [f"input wire {_range(netlist.num_inputs, True)}x", f"output wire {_range(len(outputs), True)}y"]
+    ports = [f"input wire {declared(netlist.num_inputs, True)}x", f"output wire {declared(len(outputs), True)}y"]
     return module.source(name, ports), stages
 
 
-def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
+def _top(circuit: Source, pipeline: int, name: str, stages: int, fixed: tuple[int, int] | None) -> str:
     """The module of the adders, one tree a group, and of the tree of comparisons."""
-    module = _Module(pipeline > 0)
+    module = Module(pipeline > 0)
     outputs, k = len(circuit.netlist.outputs), circuit.k
     size = outputs // k
     width, index_width = size.bit_length(), max(1, (k - 1).bit_length())
     clock = ".clk(clk), " if pipeline else ""
-    body = [f"  wire {_range(outputs, True)}y;", f"  {name}_gates gates ({clock}.x(x), .y(y));"]
+    bits = circuit.netlist.num_inputs
+    body = [f"  wire {declared(outputs, True)}y;", f"  {name}_gates gates ({clock}.x(x), .y(y));"]
+    if fixed is not None:
+        body = [f"  wire {declared(bits, True)}x;", f"  {name}_bits bits ({clock}.row(row), .x(x));", *body]
 
     literals = circuit.netlist.outputs.reshape(k, -1).tolist()
     counts, latency = [], stages
@@ -126,10 +111,11 @@ def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
         values, level = [f"y[{group * size + i}]" for i in _paired(literals[group])], 0
         while len(values) > 1:
             level += 1
-            bits = min(level + 1, width)
-            pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
+            below, wide = min(level, width), min(level + 1, width)
+            zero = f"{{{wide - below}'b0, %s}}" if wide > below else "%s"
+            pairs = [[zero % value for value in values[i : i + 2]] for i in range(0, len(values), 2)]
             # A value without a partner is added to nothing, which keeps all of a level in step.
-            values = [module.step(f"s{group}_{level}_{i}", " + ".join(pair), bits) for i, pair in enumerate(pairs)]
+            values = [module.step(f"s{group}_{level}_{i}", " + ".join(pair), wide) for i, pair in enumerate(pairs)]
         counts.append(values[0])
     latency += (size - 1).bit_length() if pipeline else 0
 
@@ -156,9 +142,11 @@ def _top(circuit: Source, pipeline: int, name: str, stages: int) -> str:
     module.vector("counts", counts)
     module.lines += [f"  assign index = {best[0][1]};"]
     ports = [
-        f"input wire {_range(circuit.netlist.num_inputs, True)}x",
-        f"output wire {_range(k * width, True)}counts",
-        f"output wire {_range(index_width, True)}index",
+        f"input wire {declared(bits, True)}x"
+        if fixed is None
+        else f"input wire {declared(num_columns(circuit) * fixed[0], True)}row",
+        f"output wire {declared(k * width, True)}counts",
+        f"output wire {declared(index_width, True)}index",
     ]
     return f"// Group j is counts[{width} * j +: {width}]; of groups with the same count, index is the lowest.\n" + (
         module.source(name, ports)
@@ -172,8 +160,3 @@ def _paired(literals: list[int]) -> list[int]:
         places[literal].append(place)
     pairs = [place for equal in places.values() for place in equal[: len(equal) // 2 * 2]]
     return pairs + [equal[-1] for equal in places.values() if len(equal) % 2]
-
-
-def _range(width: int, always: bool = False) -> str:
-    """What declares so many bits; ports are vectors even of one."""
-    return f"[{width - 1}:0] " if always or width > 1 else ""

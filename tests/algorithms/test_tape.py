@@ -205,3 +205,32 @@ def test_numbers_of_outside_that_differ_between_examples_are_refused():
         assert seen.slots(x + torch.full((61,), 2.0)).shape == (1,)
         with pytest.raises(recorder.RecordingError, match="numbers that differ between examples come from outside"):
             x + torch.arange(61.0)
+
+
+def ties(a, b):
+    return torch.minimum(a, b), torch.maximum(a, b), torch.abs(a - b), torch.relu(a - b), torch.clamp(a, 1.0, 2.0)
+
+
+@pytest.mark.native
+def test_gradients_at_ties_are_those_of_torch():
+    a = torch.tensor([1.0, 2.0, 0.0, -3.0], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([1.0, 2.0, 0.0, 4.0], dtype=torch.float64, requires_grad=True)
+    tape = relax(ties).tape()
+    for found, wanted in zip(tape(a, b), ties(a, b), strict=True):
+        torch.testing.assert_close(found, wanted)
+        options = {"retain_graph": True, "materialize_grads": True}
+        torch.testing.assert_close(
+            torch.autograd.grad(found.sum(), (a, b), **options), torch.autograd.grad(wanted.sum(), (a, b), **options)
+        )
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_numbers_that_are_none_stay_none(dtype):
+    x = torch.tensor([[1.0, float("nan"), 0.5], [2.0, 1.0, 0.0]], dtype=dtype)
+    array, swaps = library.bubble_sort.tape()(x)
+    assert array.dtype == swaps.dtype == dtype
+    assert bool(array[0].isnan().any())
+    assert bool(swaps[0].isnan())
+    assert bool(array[1].isfinite().all())
+    assert bool(swaps[1].isfinite())

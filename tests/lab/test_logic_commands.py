@@ -457,3 +457,6 @@ def test_the_split_keeps_shares_of_classes():
     assert sorted([*train, *held]) == list(range(111))
     np.testing.assert_array_equal(np.bincount(target[held], minlength=3), [20, 2, 0])
     assert not np.array_equal(held, circuits.split(table, 0.2, 1)[1])
+    # However much is held out, there is a row of every class to learn from.
+    train, _ = circuits.split(table, 0.97, 0)
+    np.testing.assert_array_equal(np.bincount(target[train]), [3, 1, 1])

@@ -181,6 +181,19 @@ def test_gumbel_trains_on_hard_gates_drawn_by_the_softmax():
     torch.testing.assert_close(gradient, q[1] * (torch.tensor([0.0, 1.0, 0.0]).double() - q) / 2)
 
 
+def test_the_temperature_is_that_of_the_gradient_of_coefficients_too():
+    weight = torch.tensor([[0.0, 1.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    gates = (1, 6, 7)
+    for temperature in (0.5, 1.0, 3.0):
+        quiet = parametrizations.Gumbel(temperature=temperature, scale=0.0)
+        soft = parametrizations.Softmax().coefficients([weight / temperature], gates)
+        hard = quiet.coefficients([weight], gates)
+        direction = torch.arange(1.0, 5.0, dtype=torch.float64)
+        torch.testing.assert_close(
+            *(torch.autograd.grad((found * direction).sum(), weight)[0] for found in (hard, soft))
+        )
+
+
 def test_gumbel_layer_keeps_bits():
     layer = LogicLayer(8, 40, seed=1, parametrization="gumbel")
     for _ in range(20):

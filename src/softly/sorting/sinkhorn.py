@@ -24,7 +24,7 @@ class SinkhornSort(Sorter):
     NeuralSort's matrix made doubly stochastic. As ``steepness -> inf`` it is the permutation of ``torch.sort``;
     at n = 2 it is the logistic swap.
 
-    In the log domain, each iteration normalises the rows and takes a damped Newton step in g towards columns of
+    In the log domain, each iteration normalises the rows and takes a Newton step in g towards columns of
     sum 1: a handful do where alternate normalisation takes thousands. Two more steps are differentiated, from
     potentials that are not: as a Newton step squares the distance to the solution, derivatives up to the third
     are those of the solution, and nothing is unrolled.
@@ -137,7 +137,4 @@ def _newton(P: Tensor) -> Tensor:
     # of the sums: what is added to the diagonal holds them in place.
     laplacian = torch.diag_embed(degrees + _rounding(P)) - weights
     step = torch.linalg.solve_ex(laplacian, 1.0 - P.sum(-2))[0]
-    step = step - step.mean(-1, keepdim=True)
-    # Softmax is close to its linearisation for steps up to 1; beyond, the damping that suits a sum of exponentials.
-    size = step.detach().abs().amax(-1, keepdim=True)
-    return step * torch.where(size > 0.5, torch.log1p(size) / size, 1.0)
+    return step - step.mean(-1, keepdim=True)

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from softly.logic import LogicNetwork, Threshold, architectures, discretize, parametrizations
+from softly.logic import Circuit, LogicNetwork, Threshold, architectures, discretize, parametrizations
 from softly.logic.encodings import Encoding
 from softly.logic.training import evaluate, train_epoch
+from softly_lab import baselines
 from softly_lab.data import images, tables
 from softly_lab.runner import Experiment, Task, option
 
@@ -94,6 +95,8 @@ class Config:
     """One network; what is not given follows from the data, as `RECIPES` says."""
 
     data: str = option("mnist_crop", "What is learned.", choices=tuple(DATA))
+    model: str = option("logic", "A network of logic gates, or what the chapter compares it with: a decision tree, "
+                        "logistic regression, a network of neurons.", choices=("logic", *baselines.NAMES))  # fmt: skip
     architecture: str | None = option(None, "A name of softly.logic.architectures.")
     epochs: int | None = option(None, "How often training goes through the data.", least=1)
     hard_epochs: int | None = option(None, "Epochs on hard gates after that, straight-through: they close the gap to "
@@ -196,7 +199,8 @@ class Logic(Task):
         encoding = self.encoding
         self.bits = torch.cat([blurred(encoding, part, config.blur or 0.0) for part in x.split(4096)])
         self.held_bits = torch.cat([encoding(part) for part in u.split(4096)])
-        self.loss = 0.0
+        self.held_rows = u.numpy()
+        self.loss, self.done = 0.0, 0
         self.best: dict[str, Any] | None = None  # of the attempts and epochs so far, with select
 
     def _begin(self, attempt: int) -> None:
@@ -216,6 +220,7 @@ class Logic(Task):
             self._begin(attempt)
             torch.set_rng_state(state)
         self._prepare(epoch)
+        self.done = number + 1
         self.loss = train_epoch(
             self.network,
             self.optimizer,
@@ -258,7 +263,22 @@ class Logic(Task):
         network.train()
         with torch.no_grad():
             scores = torch.cat([network(part) for part in self.held_bits.split(1024)])
-        return {"loss": self.loss, "discretized": 100 * hard, "relaxed": 100 * accuracy(scores, self.held_labels)}
+        found = {"loss": self.loss, "discretized": 100 * hard, "relaxed": 100 * accuracy(scores, self.held_labels)}
+        if self.done == self.steps:
+            circuit = self.circuit()
+            gates = sum(len(weight) for weight in self.network.parameters())
+            # Four bits a gate, as the chapter counts: wires are drawn by a seed.
+            found |= {"parameters": gates, "bytes": -(-gates // 2), "gates left": circuit.netlist.num_gates}
+            found["ns a row"] = baselines.nanoseconds(lambda: circuit.predict(self.held_rows), len(self.held_rows))
+        return found
+
+    def circuit(self) -> Circuit:
+        """The discretized network, with its encoding."""
+        network = self.chosen()
+        network.encoding = self.encoding
+        made = discretize(network)
+        network.encoding = None
+        return made
 
     def state(self) -> Any:
         state = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -274,12 +294,31 @@ class Logic(Task):
 
     def pictures(self) -> dict[str, Figure]:
         """How many gates of each kind the circuit has."""
-        network = self.chosen()
-        network.encoding = self.encoding
-        kinds = discretize(network).summary()
+        kinds = self.circuit().summary()
         figure = Figure(figsize=(6, 3), layout="constrained")
         figure.text(0.01, 0.98, str(kinds), family="monospace", fontsize=7, va="top")
         return {"The circuit.": figure}
+
+
+def start(config: Config) -> Task:
+    """The task of a config: a network of gates, or one of its rivals on the same data."""
+    if config.model == "logic":
+        return Logic(config)
+    (x, y), (u, v) = DATA[config.data](config.seed)
+    if not config.data.startswith(("mnist", "digits")):  # these are given pixels as they are
+        encoding = architectures.get(RECIPES[config.data]["architecture"]).encoding()
+        x, u = (torch.cat([encoding(part) for part in rows.split(4096)]).float() for rows in (x, u))
+    task: Task
+    if config.model == "mlp":
+        settings = settled(config)
+        epochs = config.epochs or 200  # as the chapter has it
+        task = baselines.Perceptron(
+            baselines.NETWORKS[config.data], (x, y), (u, v), epochs, min(settings.batch_size or 100, 100)
+        )
+    else:
+        task = baselines.Scikit(config.model, (x, y), (u, v), config.seed)
+    task.data = NAMES[config.data]
+    return task
 
 
 def blurred(encoding: Encoding, x: Tensor, width: float) -> Tensor:
@@ -300,11 +339,23 @@ EXPERIMENT = Experiment(
     summary="Classify by networks of logic gates, and by the circuits they become.",
     chapter=6,
     config=Config,
-    start=Logic,
+    start=start,
     presets={"quick": {"data": "digits", "epochs": 8, "hard_epochs": 2}, "standard": {}, "full": {}},
     compared={
-        "quick": {"init": ("normal", "residual")},
-        "standard": {"data": ("monk1", "monk2", "monk3", "adult", "breast_cancer"), "seed": range(10)},
-        "full": {"data": tuple(RECIPES), "seed": range(10)},
+        "quick": {"model,init": (("logic", "normal"), ("logic", "residual"), *((m, None) for m in baselines.NAMES))},
+        "standard": {
+            "model": ("logic", *baselines.NAMES),
+            "data": ("monk1", "monk2", "monk3", "adult", "breast_cancer"),
+            "seed": range(10),
+        },
+        "full": {
+            "model,data,architecture": (
+                *((model, data, None) for model in ("logic", *baselines.NAMES) for data in RECIPES),
+                ("logic", "mnist", "mnist"),
+                *(("logic", "cifar10", f"cifar10_{size}") for size in ("medium", "large", "large_x2", "large_x4")),
+            ),
+            "seed": range(10),
+        },
     },
+    overview=baselines.sizes,
 )

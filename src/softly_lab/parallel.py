@@ -58,7 +58,8 @@ class World:
         """Make sure that all processes have learned the same."""
         if self.size == 1:
             return
-        mine = torch.stack([p.detach().double().sum() for p in task.model.parameters()])
+        learned = (p for group in task.optimizer.param_groups for p in group["params"])
+        mine = torch.stack([p.detach().double().sum() for p in learned])
         first = mine.clone()
         distributed.broadcast(first, 0)
         if self.any(not torch.equal(mine, first)):

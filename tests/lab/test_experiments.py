@@ -183,3 +183,21 @@ def test_real_data(name, options):
     experiment = experiments.get(name)
     result = runner.run(experiment, experiment.configure("quick", **options))
     assert "stand-in" not in result.data
+
+
+def test_sweeps_over_the_inverse_temperature_are_drawn():
+    experiment = experiments.get("sorting")
+    runs = [
+        runner.Result(
+            "sorting",
+            "quick",
+            "digits",
+            runner._plain(experiment.configure("quick", beta=beta)),
+            ({"EM": em},),
+            0.1,
+            None,
+        )
+        for beta, em in ((5.0, 10.0), (20.0, 30.0), (80.0, 20.0))
+    ]
+    assert list(experiment.overview(runs)) == ["Exact matches against the inverse temperature."]
+    assert not experiment.overview(runs[:2])

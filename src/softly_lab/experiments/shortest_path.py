@@ -63,12 +63,12 @@ class ShortestPath(Training):
         how = "drawn maps" if self.train.drawn else "maps of terrain tiles"
         self.data = f"{how} (stand-in for Warcraft)"
         self.model = terrain_costs(terrain.CELLS, config.width).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
-        self.criterion = self._newton(self._criterion())
         if config.method == "baseline":
             # Says of every cell whether the path goes there: a number is wanted that may be negative.
             self.offset = torch.nn.Parameter(torch.zeros(()))
-            self.optimizer.add_param_group({"params": [self.offset]})
+            self.model.register_parameter("offset", self.offset)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
+        self.criterion = self._newton(self._criterion())
 
     def _between(self, path: Tensor, wanted: Tensor) -> Tensor:
         """The loss of each path."""
@@ -141,14 +141,6 @@ class ShortestPath(Training):
         cheap = right if self.config.method == "baseline" else cost < least + 1e-3
         return {"EM": 100 * right.double().mean().item(), "cost match": 100 * cheap.double().mean().item()}
 
-    def state(self) -> Any:
-        return {**super().state(), "offset": getattr(self, "offset", None)}
-
-    def load(self, state: Any) -> None:
-        super().load(state)
-        if state["offset"] is not None:
-            self.offset.data.copy_(state["offset"])
-
     def pictures(self) -> dict[str, Figure]:
         """Test maps, the costs that were learned, and both paths."""
         with torch.no_grad():
@@ -164,7 +156,25 @@ class ShortestPath(Training):
             axes[2][column].imshow(both.numpy())
             for row in range(3):
                 axes[row][column].axis("off")
-        return {"Test maps, the costs that were learned, and paths: found red, true green, both yellow.": figure}
+        found = "Test maps, the costs that were learned, and paths: found red, true green, both yellow."
+        return {found: figure, **self._softened(images[0], costs[0].clamp(min=1e-3))}
+
+    def _softened(self, image: Tensor, costs: Tensor) -> dict[str, Figure]:
+        """The path of one map, as relaxed at two steepnesses and as perturbed by noise of two sizes."""
+        costs = costs / costs.mean()
+        shown: dict[str, Tensor] = {"map": image.permute(1, 2, 0), "path": solvers.shortest_path(costs)}
+        for steepness in (3.0, 30.0):
+            relaxed: Any = library.shortest_path(costs.unsqueeze(0), steepness=steepness, rounds=self.config.rounds)
+            shown[f"relaxed, steepness {steepness:g}"] = relaxed.path[0].detach()
+        for scale in (0.5, 0.05):
+            perturbed = estimators.PerturbedOptimizer(solvers.shortest_path, sense="min", scale=scale, num_samples=100)
+            shown[f"perturbed, scale {scale:g}"] = perturbed(costs.unsqueeze(0))[0].detach()
+        figure = Figure(figsize=(9, 2), layout="constrained")
+        for axis, (title, picture) in zip(figure.subplots(1, len(shown)), shown.items(), strict=True):
+            axis.imshow(picture.numpy(), vmin=0, vmax=1)
+            axis.set_title(title, fontsize=7)
+            axis.axis("off")
+        return {"The path through learned costs: hard, relaxed, and the mean under noise.": figure}
 
 
 EXPERIMENT = Experiment(

@@ -1,7 +1,7 @@
 """Silhouette supervision (chapter 2): shapes from single images, learned through relaxed silhouette programs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -125,12 +125,36 @@ def renderer(config: Config) -> Callable[[Mesh, Camera], Tensor]:
     return render
 
 
+class Silhouettes(SingleView):
+    """The same by a relaxed program, which is drawn at two steepnesses."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, renderer(config))
+
+    def pictures(self) -> dict[str, Figure]:
+        figure = Figure(figsize=(4.8, 1.8), layout="constrained")
+        config, camera = self.config, objects.camera(torch.tensor([0]), self.config.views)
+        usual = STEEPNESS[config.method] if config.steepness is None else config.steepness
+        with torch.no_grad():
+            self.model.eval()
+            mesh = self.meshes(self.held.images[:1, 0])
+            for axis, share in zip(figure.subplots(1, 3), (0.01, 0.1, 1.0), strict=True):
+                image = renderer(replace(config, steepness=share * usual))(mesh, camera)[0]
+                axis.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1)
+                axis.set_title(f"steepness {share * usual:g}", fontsize=7)
+                axis.axis("off")
+        caption = (
+            "A reconstructed shape's silhouette at a hundredth and a tenth of the steepness in training, and at it."
+        )
+        return {**super().pictures(), caption: figure}
+
+
 EXPERIMENT = Experiment(
     name="silhouette",
     summary="Reconstruct shapes from single images, learned through relaxed silhouette programs.",
     chapter=2,
     config=Config,
-    start=lambda config: SingleView(config, renderer(config)),
+    start=Silhouettes,
     presets={
         "quick": {
             "generated": True, "vertices": 42, "image_size": 16, "views": 8, "width": 8, "learning_rate": 3e-3,

@@ -2,10 +2,12 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -14,7 +16,8 @@ import softly
 from softly.sorting import Sorter, metrics
 from softly_lab.data import available, numbers
 from softly_lab.models import convolutional
-from softly_lab.runner import Experiment, option
+from softly_lab.runner import Experiment, Result, option
+from softly_lab.tour.plots import STYLE
 from softly_lab.training import Training
 
 NETWORKS = ("odd_even", "bitonic", "pairwise")
@@ -219,6 +222,31 @@ class Sorting(Training):
         return {"Test images in the order of their scores; what is in its place is green.": figure}
 
 
+def overview(runs: Sequence[Result]) -> Mapping[str, Figure]:
+    """What the inverse temperature does, for every distribution and sorter that was run with more than two."""
+    curves: dict[str, dict[float, list[float]]] = {}
+    for run in runs:
+        config = run.config
+        if config["beta"] is not None and config["method"] == "regular":
+            how = config["distribution"] if config["sorter"] in NETWORKS else ""
+            name = f"{config['sorter']} {how}, n = {config['n']}, {run.preset}, {run.data}"
+            curves.setdefault(name, {}).setdefault(config["beta"], []).append(run.final["EM"])
+    curves = {name: points for name, points in curves.items() if len(points) > 2}
+    if not curves:
+        return {}
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for name, points in curves.items():
+            betas = sorted(points)
+            axes.plot(betas, [np.mean(points[beta]) for beta in betas], marker="o", markersize=3, label=name)
+        axes.set_xscale("log")
+        axes.set_xlabel("inverse temperature β")
+        axes.set_ylabel("exact matches in per cent")
+        axes.legend(fontsize=6)
+    return {"Exact matches against the inverse temperature.": figure}
+
+
 EXPERIMENT = Experiment(
     name="sorting",
     summary="Sort numbers on images, learned from their order alone.",
@@ -238,4 +266,5 @@ EXPERIMENT = Experiment(
         "standard": {"sorter": ("odd_even", "bitonic", "neuralsort", "sinkhornsort", "fastsort")},
         "full": {"sorter": SORTERS, "n": (3, 5, 7, 9, 15, 32), "seed": range(5)},
     },
+    overview=overview,
 )  # fmt: skip

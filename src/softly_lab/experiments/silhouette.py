@@ -132,19 +132,19 @@ class Silhouettes(SingleView):
         super().__init__(config, renderer(config))
 
     def pictures(self) -> dict[str, Figure]:
-        figure = Figure(figsize=(4.8, 1.8), layout="constrained")
+        figure = Figure(figsize=(3.2, 1.8), layout="constrained")
         config, camera = self.config, objects.camera(torch.tensor([0]), self.config.views)
         usual = STEEPNESS[config.method] if config.steepness is None else config.steepness
         with torch.no_grad():
             self.model.eval()
             mesh = self.meshes(self.held.images[:1, 0])
-            for axis, share in zip(figure.subplots(1, 3), (0.01, 0.1, 1.0), strict=True):
+            for axis, share in zip(figure.subplots(1, 2), (0.1, 1.0), strict=True):
                 image = renderer(replace(config, steepness=share * usual))(mesh, camera)[0]
                 axis.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1)
                 axis.set_title(f"steepness {share * usual:g}", fontsize=7)
                 axis.axis("off")
         caption = (
-            "A reconstructed shape's silhouette at a hundredth and a tenth of the steepness in training, and at it."
+            "A reconstructed shape's silhouette at a tenth of the steepness in training, and at it."
         )
         return {**super().pictures(), caption: figure}
 

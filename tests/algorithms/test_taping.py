@@ -1,6 +1,7 @@
 """Straight-line programs that run on a tape by themselves: nothing may be told from the outside but the time."""
 
 import copy
+import importlib.util
 import math
 import random
 import subprocess
@@ -15,6 +16,8 @@ import softly
 from softly import relax
 from softly.algorithms import library
 from softly.algorithms.python import taping
+
+from . import random_programs
 
 pytestmark = pytest.mark.skipif(not softly.native.available(), reason="the compiled kernels are not there")
 
@@ -109,7 +112,8 @@ def outcome(function, arguments):
     scale = sum(((i + 1) * r.sum() for i, r in enumerate(results) if r.requires_grad), torch.zeros(()).double())
     first = torch.autograd.grad(scale, wanted, create_graph=True, materialize_grads=True)
     total = sum(g.square().sum() for g in first)
-    second = torch.autograd.grad(total, wanted, materialize_grads=True) if total.requires_grad else first
+    flat = tuple(torch.zeros_like(g) for g in first)
+    second = torch.autograd.grad(total, wanted, materialize_grads=True) if total.requires_grad else flat
     return [*results, *first, *second], [r.requires_grad for r in results], [r.dtype for r in results]
 
 
@@ -409,3 +413,21 @@ def test_nothing_is_warned_of():
         sort = relax(sorts)
         sort(draw(3, 5))
     assert taped(sort)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_give_what_the_engine_gives(seed, tmp_path):
+    path = tmp_path / f"program_{seed}.py"
+    path.write_text(random_programs.program(seed))
+    described = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    function = getattr(module, path.stem)
+    arguments = (draw(5, seed=seed), draw(5, seed=seed + 1), draw(5, 3, seed=seed + 2))
+    steepness = (1.0, 3.0, 10.0)[seed % 3]
+    automatic = relax(function, steepness=steepness)
+    found = outcome(automatic, arguments)
+    wanted = outcome(relax(function, steepness=steepness, taped=False, tolerance=0.0), arguments)
+    assert taped(automatic)
+    assert found[1:] == wanted[1:]
+    torch.testing.assert_close(found[0], wanted[0], atol=1e-6, rtol=1e-5)

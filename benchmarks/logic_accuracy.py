@@ -1,7 +1,7 @@
 """What the estimators reach at their defaults, beside scikit-learn: python -m benchmarks.logic_accuracy [NAME ...].
 
-Splits and seeds were fixed before any default was chosen. Settings are chosen with ``--inside``, on the rows to train on
-alone: these are split once more, by other seeds, and the rows to test on are not looked at.
+Splits and seeds were fixed before any default was chosen. Settings are chosen with ``--inside``, on the rows to train
+on alone: these are split once more, by other seeds, and the rows to test on are not looked at.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def _bundled(name: str) -> Callable[[int], Split]:
 
 def _parted(x: Any, y: Any, seed: int) -> Split:
     kinds = y if y.dtype.kind == "i" else None
-    return tuple(train_test_split(x, y, test_size=TESTED, random_state=seed, stratify=kinds))  # type: ignore[return-value]
+    return tuple(train_test_split(x, y, test_size=TESTED, random_state=seed, stratify=kinds))
 
 
 def _mnist(seed: int) -> Split:

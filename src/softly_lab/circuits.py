@@ -18,8 +18,7 @@ class Config:
     Attributes:
         layers, width: Layers of gates, and gates in each; the last layer is made a multiple of the number of classes.
         bits: The most bits that a column of numbers becomes.
-        epochs: How often training goes through the rows; None as often as makes 1,500 steps, from 20 to 500 times.
-        batch_size, learning_rate: Of Adam.
+        epochs, batch_size, learning_rate: As in `softly.logic.LogicClassifier`, with its defaults.
         held_out: Share of the rows that is kept from training, and measured on.
         seed: Settles the split, the wires and the weights.
     """
@@ -28,16 +27,10 @@ class Config:
     width: int = 1000
     bits: int = 16
     epochs: int | None = None
-    batch_size: int = 32
-    learning_rate: float = 0.02
+    batch_size: int = 100
+    learning_rate: float | None = None
     held_out: float = 0.2
     seed: int = 0
-
-    def epochs_for(self, rows: int) -> int:
-        """The number of epochs where so many rows are trained on."""
-        if self.epochs is not None:
-            return self.epochs
-        return min(max(20, -(-1500 // -(-rows // self.batch_size))), 500)
 
 
 @dataclass(frozen=True)
@@ -98,12 +91,9 @@ def train(table: Table, config: Config, *, missing: Collection[str] = (), verbos
     model = (LogicClassifier if table.classes else LogicRegressor)(
         [config.width] * config.layers,
         encoding=encoding,
-        init="residual",
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
-        epochs=config.epochs_for(len(trained)),
-        validation_fraction=0.0,
-        patience=None,
+        epochs=config.epochs,
         random_state=config.seed,
         verbose=verbose,
     ).fit(rows, wanted)
@@ -128,7 +118,7 @@ def _check(config: Config) -> None:
         raise ValueError(f"the share of held-out rows must be between 0 and 1, got {config.held_out:g}.")
     if not 0 <= config.seed < 2**32:
         raise ValueError(f"seed must be in [0, 2^32), got {config.seed}.")
-    if not (config.learning_rate > 0 and math.isfinite(config.learning_rate)):
+    if config.learning_rate is not None and not (config.learning_rate > 0 and math.isfinite(config.learning_rate)):
         raise ValueError(f"learning_rate must be positive, got {config.learning_rate:g}.")
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,8 +62,10 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(help="How often training goes through the rows.", show_default="by their number")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 0.02,
+    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 100,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam; it falls to 0.", show_default="0.05, more for few steps")
+    ] = None,
     held_out: Annotated[float, typer.Option(help="Share of the rows that is kept from training.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Settles the split, the wires and the weights.")] = 0,
     task: Annotated[Task, typer.Option(help="Whether the target is a class or a number.")] = Task.auto,
@@ -96,7 +99,11 @@ def train(
         kinds = f"{len(table.classes)} classes" if table.classes else "numbers to predict"
         left_out = f"; {table.skipped} left out, without {target!r}" if table.skipped else ""
         typer.echo(f"{len(table.rows)} rows of {len(table.columns)} columns, {kinds}{left_out}")
-        result = circuits.train(table, config, missing=missing or (), verbose=sys.stderr.isatty())
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            result = circuits.train(table, config, missing=missing or (), verbose=sys.stderr.isatty())
+        for warning in raised:
+            typer.echo(f"warning: {warning.message}", err=True)
         result.circuit.save(out)
     if table.classes:
         typer.echo(f"accuracy on {result.num_trained} rows of training: {100 * result.trained:.1f} %")

@@ -19,7 +19,7 @@ from softly_lab.commands import commands
 from softly_lab.data import files
 
 HOSTILE = ['a"b', "*/ int x; /*", "`define\n$finish", "[red]größe[/red]", "\x1b[31m; rm -rf", "'''", "%s {0} ${name}"]
-SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--learning-rate", "0.1", "--bits", "8")
+SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--bits", "8")
 
 
 GCC, ICARUS = needs("gcc"), needs("iverilog")
@@ -107,6 +107,20 @@ def test_the_accuracy_that_is_printed(trained):
     # It is that of the circuit in the file, on rows that were held out.
     _, held = circuits.split(table, 0.2, 0)
     assert accuracy == pytest.approx(100 * (circuit.predict(table.rows) == table.target)[held].mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["iris", "wine"])
+def test_a_few_epochs_are_enough(name, done, tmp_path):
+    """They gave circuits of no gates, and less than guessing."""
+    printed = done("train", from_sklearn(tmp_path, name), "--target", "kind", "--epochs", "20", "--width", "600")
+    assert float(re.search(r"held-out rows: ([\d.]+) %", printed)[1]) > 85
+
+
+def test_a_circuit_that_learned_nothing_says_so(softly, tmp_path):
+    data = from_sklearn(tmp_path, "iris")
+    result = softly("train", data, "--target", "kind", "--epochs", "1", "--width", "30", "--learning-rate", "0.01")
+    assert result.exit_code == 0
+    assert "warning: softly.logic.LogicClassifier: the circuit is no better" in result.stderr
 
 
 def test_inspect(trained, done):
@@ -200,7 +214,7 @@ def test_hostile_names_in_source(hostile, done, tmp_path):
 def test_the_installed_command(tmp_path):
     command = [Path(sys.executable).with_name("softly"), "logic", "train", from_sklearn(tmp_path, "iris")]
     result = subprocess.run(
-        [*command, "--target", "kind", "--epochs", "1", "--width", "30"], cwd=tmp_path, capture_output=True, text=True
+        [*command, "--target", "kind", "--epochs", "20", "--width", "60"], cwd=tmp_path, capture_output=True, text=True
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "150 rows of 4 columns, 3 classes" in result.stdout

@@ -304,11 +304,11 @@ def test_estimators_predict_with_their_circuit():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(200, 3))
     y = (X[:, 0] > 0.2).astype(int)
-    model = softly.logic.LogicClassifier((60, 60), epochs=10, learning_rate=0.05, random_state=0).fit(X, y)
+    model = softly.logic.LogicClassifier((60, 60), epochs=10, random_state=0).fit(X, y)
     network = softly.logic.training.evaluate(model.network_, torch.tensor(X))
     assert torch.equal(model.circuit_(torch.tensor(X)), network)
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.circuit_.predict(X)])
-    regressor = softly.logic.LogicRegressor((60, 60), epochs=3, link="logit", random_state=0).fit(X, X[:, 0])
+    regressor = softly.logic.LogicRegressor((60, 60), epochs=10, link="logit", random_state=0).fit(X, X[:, 0])
     assert regressor.circuit_.logit_size == 60
     assert regressor.predict(X).shape == (200,)
 

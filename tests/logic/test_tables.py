@@ -147,7 +147,7 @@ def test_what_is_no_bit_is_refused(value, dtype):
 
 # Estimators ----------------------------------------------------------------------------------------------------------
 
-SMALL = {"widths": (60, 60), "epochs": 30, "learning_rate": 0.05, "random_state": 0}
+SMALL = {"widths": (60, 60), "epochs": 30, "random_state": 0}
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from softly.tnorms import TNorm
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -36,6 +38,9 @@ __all__ = ["LogicClassifier", "LogicRegressor"]
 
 Array = np.ndarray
 
+# As many steps as gates take to settle, however small a table is, and how often a large one is seen at least.
+_STEPS, _EPOCHS = 1500, 20
+
 
 class _LogicEstimator(BaseEstimator):
     def __init__(
@@ -47,16 +52,16 @@ class _LogicEstimator(BaseEstimator):
         tau: float | None = None,
         wiring: str = "random",
         parametrization: str | Parametrization = "softmax16",
-        init: str = "normal",
+        init: str = "residual",
         grad_factor: float = 1.0,
         tnorm: str | TNorm = "probabilistic",
         gates: Sequence[str | int] | None = None,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.02,
         batch_size: int = 100,
-        epochs: int = 200,
-        validation_fraction: float = 0.1,
-        patience: int | None = 20,
+        epochs: int | None = None,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -148,7 +153,7 @@ class _LogicEstimator(BaseEstimator):
     ) -> tuple[LogicNetwork, Circuit]:
         """Train what ``make(bits, seed)`` gives, a network or a sequence that begins with one."""
         name = f"softly.logic.{type(self).__name__}"
-        if self.epochs < 1 or self.batch_size < 1:
+        if (self.epochs is not None and self.epochs < 1) or self.batch_size < 1:
             raise ValueError(f"{name}: epochs and batch_size must be at least 1.")
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"{name}: validation_fraction must be in [0, 1), got {self.validation_fraction}.")
@@ -176,22 +181,43 @@ class _LogicEstimator(BaseEstimator):
         loss: Callable[[Tensor, Tensor], Tensor],
         score: Callable[[Tensor, Tensor], float],
     ) -> None:
-        optimizer = torch.optim.AdamW(model.parameters(), self.learning_rate, weight_decay=self.weight_decay)
+        steps = -(-len(train[0]) // self.batch_size)
+        epochs = max(_EPOCHS, -(-_STEPS // steps)) if self.epochs is None else self.epochs
+        # Few steps have to be long ones: from where they start, weights have about five to go before a gate is another.
+        rate = min(max(0.05, 20 / (epochs * steps)), 0.5) if self.learning_rate is None else self.learning_rate
+        optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=self.weight_decay, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps)
         best, best_state = (-math.inf, -math.inf), copy.deepcopy(model.state_dict())
         self.loss_curve_, self.validation_scores_, self.best_epoch_ = [], [], 0
-        with progress(type(self).__name__, self.epochs, shown=self.verbose) as show:
-            for epoch in range(1, self.epochs + 1):
-                self.loss_curve_.append(train_epoch(model, optimizer, loss, *train, batch_size=self.batch_size))
+        with progress(type(self).__name__, epochs, shown=self.verbose) as show:
+            for epoch in range(1, epochs + 1):
+                self.loss_curve_.append(
+                    train_epoch(model, optimizer, loss, *train, batch_size=self.batch_size, schedule=schedule)
+                )
                 hard = evaluate(model, validation[0])  # the network that will be used
                 self.validation_scores_.append(score(hard, validation[1]))
                 show(epoch, f"loss {self.loss_curve_[-1]:.4f}, discretized {self.validation_scores_[-1]:.4f}")
                 quality = (self.validation_scores_[-1], -loss(hard, validation[1]).item())
                 if quality > best:
                     best, best_state, self.best_epoch_ = quality, copy.deepcopy(model.state_dict()), epoch
-                if self.patience is not None and epoch - self.best_epoch_ >= self.patience:
+                if self.patience is not None and (epoch - self.best_epoch_) * steps >= self.patience:
                     break
         self.n_iter_ = len(self.loss_curve_)
         model.load_state_dict(best_state)
+
+    def _warn(self, score: float, without: float, what: str) -> None:
+        """Say so where the circuit has learned nothing: its score on the training rows, and that of not looking."""
+        gates = self.circuit_.netlist.num_gates
+        if score >= 1 or (gates and score > without):
+            return
+        failed = f"no better on its training rows than {what}" if score <= without else "without any gates"
+        warnings.warn(
+            f"softly.logic.{type(self).__name__}: the circuit is {failed} ({gates} gates after {self.n_iter_} epochs, "
+            f"the one of epoch {self.best_epoch_} kept, score {score:.3f}). Train for longer (epochs, patience) or with a "
+            "larger learning_rate; None does for both. Or columns tell nothing.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self)
@@ -219,13 +245,13 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         bits: Most bits of a column, where no encoding is given.
         tau: Temperature of the scores; None is the root of the number of gates a class.
         wiring, parametrization, init, grad_factor, tnorm, gates: As in `LogicLayer`.
-        learning_rate: Of AdamW.
-        weight_decay: Of AdamW: how fast weights that gain nothing shrink. It keeps the choice of gates open for longer;
-            try 0.02 with a learning rate of 0.05 and ``init="residual"``.
+        learning_rate: Of AdamW; it falls to 0 along a cosine. None is 0.05, and 20 / steps where there are fewer than
+            400 of them, up to 0.5.
+        weight_decay: Of AdamW: how fast weights that gain nothing shrink. It keeps the choice of gates open for longer.
         batch_size: Examples a step.
-        epochs: The most epochs.
+        epochs: How often training goes through the rows; None as often as makes 1,500 steps, and at least 20 times.
         validation_fraction: Share of the rows that is held out to choose the best epoch; with 0 all rows choose it.
-        patience: Epochs without a better one after which training ends; None trains all epochs.
+        patience: Steps without a better epoch after which training ends; None trains all epochs.
         random_state: As in scikit-learn; settles wires, weights and order.
         verbose: Whether progress is shown.
 
@@ -240,7 +266,7 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         >>> import numpy as np
         >>> X = np.random.default_rng(0).normal(size=(300, 4))
         >>> y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
-        >>> model = softly.logic.LogicClassifier((64, 64, 64), learning_rate=0.05, random_state=0)
+        >>> model = softly.logic.LogicClassifier((64, 64, 64), random_state=0)
         >>> model.fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.75
         True
     """
@@ -260,6 +286,10 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
             lambda bits, seed: self._network(bits, k, tau=tau, beta=0.0, seed=seed),
             nn.functional.cross_entropy,
             lambda scores, wanted: (scores.argmax(-1) == wanted).double().mean().item(),
+        )
+        found = self.classes_[self.circuit_.predict(X)]
+        self._warn(
+            float((found == y).mean()), float(np.bincount(labels).max() / len(labels)), "the most frequent class"
         )
         return self
 
@@ -300,16 +330,16 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         bits: int = 8,
         wiring: str = "random",
         parametrization: str | Parametrization = "softmax16",
-        init: str = "normal",
+        init: str = "residual",
         grad_factor: float = 1.0,
         tnorm: str | TNorm = "probabilistic",
         gates: Sequence[str | int] | None = None,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.02,
         batch_size: int = 100,
-        epochs: int = 200,
-        validation_fraction: float = 0.1,
-        patience: int | None = 20,
+        epochs: int | None = None,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -363,6 +393,8 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
             error,
             lambda scores, wanted: -error(scores, wanted).item(),
         )
+        missed = np.square(self.circuit_.predict(X) - y).mean()
+        self._warn(float(1 - missed / (y.var() or 1.0)), 0.0, "the mean")
         return self
 
     def predict(self, X: Any) -> Array:

@@ -18,6 +18,7 @@ def train_epoch(
     y: Tensor,
     *,
     batch_size: int = 100,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
     generator: torch.Generator | None = None,
 ) -> float:
     """Go once through the data, in random order; the model is in training mode afterwards.
@@ -28,6 +29,7 @@ def train_epoch(
         loss: Gives a mean over examples.
         x, y: (n, ...) The data.
         batch_size: Examples a step; the last batch may be smaller.
+        schedule: Of the optimizer's rate, by steps.
         generator: Of the order.
 
     Returns:
@@ -48,6 +50,8 @@ def train_epoch(
         value = loss(model(x[batch]), y[batch])
         value.backward()
         optimizer.step()
+        if schedule is not None:
+            schedule.step()
         total += value.item() * len(batch)
     return total / len(x)
 

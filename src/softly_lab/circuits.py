@@ -24,7 +24,7 @@ class Config:
     """
 
     layers: int = 4
-    width: int = 1000
+    width: int = 4000
     bits: int = 16
     epochs: int | None = None
     batch_size: int = 100

@@ -57,7 +57,7 @@ def train(
     target: Annotated[str, typer.Option(help="The column to learn.")],
     out: Annotated[Path, typer.Option(help="The file that the circuit is written to.")] = Path("model.safetensors"),
     layers: Annotated[int, typer.Option(help="Layers of gates.")] = 4,
-    width: Annotated[int, typer.Option(help="Gates of a layer.")] = 1000,
+    width: Annotated[int, typer.Option(help="Gates of a layer.")] = 4000,
     bits: Annotated[int, typer.Option(help="The most bits that a column of numbers becomes.")] = 16,
     epochs: Annotated[
         int | None, typer.Option(help="How often training goes through the rows.", show_default="by their number")

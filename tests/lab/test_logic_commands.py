@@ -120,7 +120,7 @@ def test_a_circuit_that_learned_nothing_says_so(softly, tmp_path):
     data = from_sklearn(tmp_path, "iris")
     result = softly("train", data, "--target", "kind", "--epochs", "1", "--width", "30", "--learning-rate", "0.01")
     assert result.exit_code == 0
-    assert "warning: softly.logic.LogicClassifier: the circuit is no better" in result.stderr
+    assert "warning: softly.logic.LogicClassifier: the circuit is worse than" in result.stderr
 
 
 def test_inspect(trained, done):

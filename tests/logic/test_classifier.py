@@ -13,12 +13,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from softly.logic import LogicClassifier, LogicRegressor, OneHot, Threshold, parametrizations
+from softly.logic import LogicClassifier, LogicRegressor, OneHot, Threshold, classifier, parametrizations
 
 SMALL = {"widths": (64, 64), "epochs": 60, "random_state": 0}
 
 
-@parametrize_with_checks([LogicClassifier(**SMALL), LogicRegressor(**SMALL)])
+# Batches are drawn by row, so that a row of weight two is not the same as two rows; what that means is tested below.
+RANDOM = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "batches are drawn by row",
+)
+
+
+@parametrize_with_checks(
+    [LogicClassifier(**SMALL), LogicRegressor(**SMALL)], expected_failed_checks=lambda estimator: RANDOM
+)
 def test_scikit_learn_is_content(estimator, check):
     check(estimator)
 
@@ -90,10 +99,10 @@ def test_steps_are_counted_not_epochs():
 @pytest.mark.parametrize("link", ["identity", "logit"])
 def test_circuits_that_learned_nothing_say_so(link):
     X, y = load_iris(return_X_y=True)
-    with pytest.warns(ConvergenceWarning, match=r"LogicClassifier: the circuit is .*\(0 gates after 1 epochs"):
+    with pytest.warns(ConvergenceWarning, match=r"LogicClassifier: the circuit is worse than always the .*\(0 gates"):
         LogicClassifier((60, 60), epochs=1, learning_rate=0.05, random_state=0).fit(X, y)
     noise = np.random.default_rng(0).normal(size=150)
-    with pytest.warns(ConvergenceWarning, match="LogicRegressor: the circuit is no better .* than the mean"):
+    with pytest.warns(ConvergenceWarning, match="LogicRegressor: the circuit is no better than the mean on"):
         LogicRegressor((60, 60), link=link, epochs=1, learning_rate=0.05, random_state=0).fit(X, noise)
 
 
@@ -149,9 +158,9 @@ def test_missing_values_are_a_kind_of_their_own():
 
 def test_data_without_information_is_no_error():
     X, y = np.ones((20, 1)), np.arange(20) % 2
-    with pytest.warns(ConvergenceWarning, match="no better on its training rows than the most frequent class"):
+    with pytest.warns(ConvergenceWarning, match="the circuit is without any gates"):
         assert LogicClassifier((8, 8), epochs=2).fit(X, y).predict(X).shape == (20,)
-    with pytest.warns(ConvergenceWarning, match="no better"):
+    with pytest.warns(ConvergenceWarning, match="without any gates"):
         kinds = LogicClassifier((8, 8), epochs=2, encoding=OneHot()).fit(X, y)
     assert kinds.network_.encoding.num_bits == 2
 
@@ -174,6 +183,8 @@ def test_progress_is_shown_as_lines_where_nobody_watches():
         ({"epochs": 0}, "epochs and batch_size must be at least 1"),
         ({"validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\)"),
         ({"widths": ()}, "widths must be positive"),
+        ({"hard_fraction": 1.5}, r"hard_fraction must be in \[0, 1\]"),
+        ({"threads": 0}, "threads must be at least 1"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
@@ -200,3 +211,116 @@ else:
     raise SystemExit("no error")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("kind", [LogicClassifier, LogicRegressor])
+def test_a_row_of_weight_zero_is_not_there(kind):
+    X, y = load_iris(return_X_y=True)
+    weight = np.where(np.arange(150) % 3 == 0, 0.0, 2.5)
+    weighted = kind(**SMALL).fit(X, y, weight)
+    without = kind(**SMALL).fit(X[weight > 0], y[weight > 0])
+    assert weighted.loss_curve_ == pytest.approx(without.loss_curve_)
+    np.testing.assert_allclose(weighted.predict(X), without.predict(X), rtol=1e-12)
+    absent = kind(**SMALL).fit(X, y, np.where(y == 2, 0.0, 1.0))  # a class of no weight
+    assert absent.predict(X).max() <= 1.2
+
+
+@pytest.mark.filterwarnings("ignore:.*without any gates:sklearn.exceptions.ConvergenceWarning")
+def test_weights_decide_where_rows_contradict_each_other():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    rows, answers = np.concatenate((X, X)), np.repeat([0, 1], 100)
+    for heavy in (0, 1):
+        weight = np.where(answers == heavy, 5.0, 1.0)
+        first = np.where(X[:, 0] > 0, heavy, 1 - heavy)  # whose answer is the heavy one where it is positive
+        by_row = np.where(answers == np.tile(first, 2), 5.0, 1.0)
+        model = LogicClassifier(**SMALL).fit(rows, answers, by_row)
+        assert (model.predict(X) == first).mean() > 0.9
+        number = LogicRegressor(**SMALL).fit(rows, answers.astype(float), by_row)
+        assert ((number.predict(X) > 0.5) == first).mean() > 0.9
+        model = LogicClassifier(**SMALL).fit(rows, answers, weight)  # then there is but one right answer
+        assert (model.predict(X) == heavy).mean() > 0.9
+
+
+def test_class_weights_are_sample_weights():
+    X, y = load_iris(return_X_y=True)
+    y = (y == 1).astype(int)
+    given = LogicClassifier(**SMALL, class_weight={0: 1.0, 1: 3.0}).fit(X, y)
+    weighted = LogicClassifier(**SMALL).fit(X, y, np.where(y == 1, 3.0, 1.0))
+    balanced = LogicClassifier(**SMALL, class_weight="balanced").fit(X, y, np.where(y == 1, 1.5, 1.0))
+    assert given.loss_curve_ == weighted.loss_curve_ == pytest.approx(balanced.loss_curve_, rel=1e-3)
+    assert given.loss_curve_ != LogicClassifier(**SMALL).fit(X, y).loss_curve_
+
+
+@pytest.mark.parametrize("weight", [np.zeros(150), -np.ones(150), np.ones(149), np.full(150, np.nan)])
+def test_impossible_weights_are_refused(weight):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=r"(?i)sample_weight|weights"):
+        LogicClassifier(**SMALL).fit(X, y, weight)
+
+
+@pytest.mark.parametrize("options", [{}, {"link": "logit"}])
+def test_a_warm_start_goes_on(options):
+    X, y = load_diabetes(return_X_y=True)
+    model = LogicRegressor(**SMALL, **options, warm_start=True).fit(X[::2], y[::2])
+    wires, reached, curve = model.network_.layers[0].wires, model.score(X, y), model.loss_curve_
+    model.set_params(epochs=5, learning_rate=0.01).fit(X[::2], y[::2])
+    assert torch.equal(model.network_.layers[0].wires, wires)
+    assert model.n_iter_ == 5
+    assert model.loss_curve_[0] < 0.6 * curve[0]
+    assert model.score(X, y) > reached - 0.1
+    with pytest.warns(ConvergenceWarning, match="without any gates"):  # five epochs are too few for a cold one
+        cold = model.set_params(warm_start=False).fit(X[::2], y[::2])
+    assert cold.loss_curve_[0] > 0.9 * curve[0]
+
+
+def test_a_warm_start_knows_its_classes_and_its_columns():
+    X, y = load_iris(return_X_y=True)
+    table = np.rec.fromarrays([*X.T[:2], np.array(["short", "long"])[(X[:, 2] > 2).astype(int)]], names="a,b,c")
+    model = LogicClassifier(**SMALL, warm_start=True).fit(table, y)
+    model.fit(table[:100], y[:100])  # without the last class
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.circuit_.classes == ("0", "1", "2")
+    assert model.circuit_.texts[2] == ("long", "short")
+    with pytest.raises(ValueError, match="warm_start goes on with the classes of the first fit; got 7 too"):
+        model.fit(table, np.where(y == 2, 7, y))
+    with pytest.raises(ValueError, match="widths must not change"):
+        model.set_params(widths=(30, 64)).fit(table, y)
+    number = LogicRegressor(**SMALL, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="link of the first fit"):
+        number.set_params(link="logit").fit(X, y)
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, 1), ({"threads": 2}, 2), ({"batch_size": 20_000}, 3)])
+def test_small_models_train_on_one_thread(options, expected, monkeypatch):
+    seen = set()
+    real = classifier.train_epoch
+    monkeypatch.setattr(
+        classifier, "train_epoch", lambda *a, **k: (seen.add(torch.get_num_threads()), real(*a, **k))[1]
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        LogicClassifier(**SMALL, **options).fit(*load_iris(return_X_y=True))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {expected}
+
+
+def test_the_last_epochs_train_on_hard_gates(monkeypatch):
+    seen = []
+    real = classifier.train_epoch
+
+    def watched(model, *arguments, **options):
+        seen.append(model.layers[0].parametrization)
+        return real(model, *arguments, **options)
+
+    monkeypatch.setattr(classifier, "train_epoch", watched)
+    X, y = load_iris(return_X_y=True)
+    soft, hard = parametrizations.get("softmax16"), parametrizations.get("straight_through")
+    model = LogicClassifier((64, 64), epochs=20, hard_fraction=0.25, random_state=0).fit(X, y)
+    assert seen == 15 * [soft] + 5 * [hard]
+    assert model.network_.layers[0].parametrization == soft
+    seen.clear()
+    LogicClassifier((64, 64), epochs=20, parametrization="straight_through", random_state=0).fit(X, y)
+    assert seen == 20 * [hard]

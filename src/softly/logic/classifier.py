@@ -5,20 +5,22 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from softly.logic import parametrizations
 from softly.logic._progress import progress
 from softly.logic.circuit import Circuit
 from softly.logic.discretization import discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer
 from softly.logic.layers import Logit
 from softly.logic.network import LogicNetwork
-from softly.logic.parametrizations import Parametrization
+from softly.logic.parametrizations import Parametrization, Softmax
 from softly.logic.tables import Columns
 from softly.logic.training import evaluate, train_epoch
 from softly.tnorms import TNorm
@@ -27,8 +29,9 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "softly.logic.LogicClassifier and LogicRegressor need scikit-learn: pip install scikit-learn", name=error.name
@@ -39,50 +42,38 @@ __all__ = ["LogicClassifier", "LogicRegressor"]
 Array = np.ndarray
 
 # As many steps as gates take to settle, however small a table is, and how often a large one is seen at least.
-_STEPS, _EPOCHS = 1500, 20
+_STEPS, _EPOCHS = 1500, 10
+# Gates times rows of a step up to which a second thread gains little, and loses much where others are at work.
+_SMALL = 2_000_000
 
 
 class _LogicEstimator(BaseEstimator):
-    def __init__(
-        self,
-        widths: Sequence[int] = (1000, 1000, 1000, 1000),
-        *,
-        encoding: Encoding | None = None,
-        bits: int = 8,
-        tau: float | None = None,
-        wiring: str = "random",
-        parametrization: str | Parametrization = "softmax16",
-        init: str = "residual",
-        grad_factor: float = 1.0,
-        tnorm: str | TNorm = "probabilistic",
-        gates: Sequence[str | int] | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float = 0.02,
-        batch_size: int = 100,
-        epochs: int | None = None,
-        validation_fraction: float = 0.0,
-        patience: int | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.widths = widths
-        self.encoding = encoding
-        self.bits = bits
-        self.tau = tau
-        self.wiring = wiring
-        self.parametrization = parametrization
-        self.init = init
-        self.grad_factor = grad_factor
-        self.tnorm = tnorm
-        self.gates = gates
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
+    widths: Sequence[int]
+    encoding: Encoding | None
+    bits: int
+    wiring: str
+    parametrization: str | Parametrization
+    init: str
+    grad_factor: float
+    tnorm: str | TNorm
+    gates: Sequence[str | int] | None
+    learning_rate: float | None
+    weight_decay: float
+    batch_size: int
+    epochs: int | None
+    hard_fraction: float
+    validation_fraction: float
+    patience: int | None
+    warm_start: bool
+    threads: int | None
+    random_state: Any
+    verbose: bool
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Arguments as attributes, unchanged, as scikit-learn wants them."""
+        for name, value in given.items():
+            if name != "self":
+                setattr(self, name, value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -95,6 +86,18 @@ class _LogicEstimator(BaseEstimator):
         if self._columns is not None:
             X = self._columns.numbers(X, f"softly.logic.{type(self).__name__}")
         return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype=np.float64, **options)
+
+    @property
+    def _warm(self) -> bool:
+        return self.warm_start and hasattr(self, "network_")
+
+    def _weighted(self, X: Array, y: Array, sample_weight: Any) -> tuple[Array, Array, Array]:
+        """Rows that count, and how much; a weight of 0 is as if the row was not there."""
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        kept = weight > 0
+        if not kept.any():
+            raise ValueError(f"softly.logic.{type(self).__name__}: sample_weight must not be zero for all rows.")
+        return X[kept], y[kept], weight[kept]
 
     def _encoding(self) -> Encoding:
         """As given, or a ladder for numbers and a bit for every text."""
@@ -120,11 +123,17 @@ class _LogicEstimator(BaseEstimator):
             shift=getattr(self, "_shift", 0.0),
         )
 
-    def _network(self, bits: int, k: int, *, tau: float, beta: float, seed: int) -> LogicNetwork:
+    def _widths(self, k: int) -> list[int]:
+        """Gates of each layer; those of the last one are summed to k scores."""
+        if not len(self.widths) or min(self.widths) < 1:
+            raise ValueError(f"softly.logic.{type(self).__name__}: widths must be positive, got {self.widths}.")
         *hidden, last = self.widths
+        return [*hidden, -(-last // k) * k]
+
+    def _network(self, bits: int, k: int, *, tau: float, beta: float, seed: int) -> LogicNetwork:
         return LogicNetwork(
             bits,
-            [*hidden, -(-last // k) * k],
+            self._widths(k),
             k,
             tau=tau,
             beta=beta,
@@ -137,84 +146,103 @@ class _LogicEstimator(BaseEstimator):
             gates=self.gates,
         )
 
-    def _size(self, k: int) -> int:
-        """Number of gates that are summed to a score."""
-        if not len(self.widths) or min(self.widths) < 1:
-            raise ValueError(f"softly.logic.{type(self).__name__}: widths must be positive, got {self.widths}.")
-        return -(-self.widths[-1] // k)
-
     def _learn(
         self,
         x: Tensor,
         y: Tensor,
-        make: Callable[[int, int], nn.Module],
-        loss: Callable[[Tensor, Tensor], Tensor],
-        score: Callable[[Tensor, Tensor], float],
+        weight: Tensor,
+        make: Callable[[int, int], LogicNetwork],
+        loss: Callable[[Tensor, Tensor, Tensor], Tensor],
+        score: Callable[[Tensor, Tensor, Tensor], float],
+        after: nn.Module | None = None,
     ) -> tuple[LogicNetwork, Circuit]:
-        """Train what ``make(bits, seed)`` gives, a network or a sequence that begins with one."""
-        name = f"softly.logic.{type(self).__name__}"
-        if (self.epochs is not None and self.epochs < 1) or self.batch_size < 1:
-            raise ValueError(f"{name}: epochs and batch_size must be at least 1.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"{name}: validation_fraction must be in [0, 1), got {self.validation_fraction}.")
+        """Train what ``make(bits, seed)`` gives, or go on with what there is; ``after`` changes its scores."""
+        self._check()
         random = check_random_state(self.random_state)
-        encoding = self._encoding()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             order = torch.randperm(len(x))
             validation, train = order.tensor_split([round(self.validation_fraction * len(x))])
-            encoding.fit(x[train])
-            _at_least_two(encoding)
-            bits = encoding(x)
-            model = make(encoding.num_bits, int(random.randint(2**31)))
+            if self._warm:
+                network = copy.deepcopy(self.network_)
+                encoding, network.encoding = network.encoding, None
+                assert encoding is not None
+            else:
+                encoding = self._encoding().fit(x[train])
+                _at_least_two(encoding)
+                network = make(encoding.num_bits, int(random.randint(2**31)))
+            data = encoding(x), y, weight / weight.mean()
+            model: nn.Module = network if after is None else nn.Sequential(network, after)
             judges = validation if len(validation) else train
-            self._run(model, (bits[train], y[train]), (bits[judges], y[judges]), loss, score)
-        network = model if isinstance(model, LogicNetwork) else model[0]  # type: ignore[index]
+            gates = sum(len(layer.weight) for layer in network.layers)
+            with _on_threads(self.threads or (1 if gates * self.batch_size <= _SMALL else None)):
+                self._run(model, network, [part[train] for part in data], [part[judges] for part in data], loss, score)
         network.encoding = encoding
         return network, self._circuit(model.eval())
+
+    def _check(self) -> None:
+        name = f"softly.logic.{type(self).__name__}"
+        if (self.epochs is not None and self.epochs < 1) or self.batch_size < 1:
+            raise ValueError(f"{name}: epochs and batch_size must be at least 1.")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"{name}: threads must be at least 1, got {self.threads}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"{name}: validation_fraction must be in [0, 1), got {self.validation_fraction}.")
+        if not 0 <= self.hard_fraction <= 1:
+            raise ValueError(f"{name}: hard_fraction must be in [0, 1], got {self.hard_fraction}.")
+        if self._warm and [layer.out_dim for layer in self.network_.layers] != self._widths(self.network_.head.k):
+            raise ValueError(f"{name}: warm_start goes on with the network of the first fit; widths must not change.")
 
     def _run(
         self,
         model: nn.Module,
-        train: tuple[Tensor, Tensor],
-        validation: tuple[Tensor, Tensor],
-        loss: Callable[[Tensor, Tensor], Tensor],
-        score: Callable[[Tensor, Tensor], float],
+        network: LogicNetwork,
+        train: Sequence[Tensor],
+        validation: Sequence[Tensor],
+        loss: Callable[[Tensor, Tensor, Tensor], Tensor],
+        score: Callable[[Tensor, Tensor, Tensor], float],
     ) -> None:
-        steps = -(-len(train[0]) // self.batch_size)
+        bits, y, weight = train
+        steps = -(-len(bits) // self.batch_size)
         epochs = max(_EPOCHS, -(-_STEPS // steps)) if self.epochs is None else self.epochs
         # Few steps have to be long ones: from where they start, weights have about five to go before a gate is another.
         rate = min(max(0.05, 20 / (epochs * steps)), 0.5) if self.learning_rate is None else self.learning_rate
         optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=self.weight_decay, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps)
+        soft = parametrizations.get(self.parametrization)
         best, best_state = (-math.inf, -math.inf), copy.deepcopy(model.state_dict())
         self.loss_curve_, self.validation_scores_, self.best_epoch_ = [], [], 0
         with progress(type(self).__name__, epochs, shown=self.verbose) as show:
             for epoch in range(1, epochs + 1):
+                hardened = isinstance(soft, Softmax) and epoch > round((1 - self.hard_fraction) * epochs)
+                _choose(network, parametrizations.get("straight_through") if hardened else soft)
                 self.loss_curve_.append(
-                    train_epoch(model, optimizer, loss, *train, batch_size=self.batch_size, schedule=schedule)
+                    train_epoch(
+                        model, optimizer, loss, bits, y, weight=weight, batch_size=self.batch_size, schedule=schedule
+                    )
                 )
                 hard = evaluate(model, validation[0])  # the network that will be used
-                self.validation_scores_.append(score(hard, validation[1]))
+                self.validation_scores_.append(score(hard, *validation[1:]))
                 show(epoch, f"loss {self.loss_curve_[-1]:.4f}, discretized {self.validation_scores_[-1]:.4f}")
-                quality = (self.validation_scores_[-1], -loss(hard, validation[1]).item())
+                quality = (self.validation_scores_[-1], -loss(hard, *validation[1:]).item())
                 if quality > best:
                     best, best_state, self.best_epoch_ = quality, copy.deepcopy(model.state_dict()), epoch
                 if self.patience is not None and (epoch - self.best_epoch_) * steps >= self.patience:
                     break
         self.n_iter_ = len(self.loss_curve_)
         model.load_state_dict(best_state)
+        _choose(network, soft)
 
-    def _warn(self, score: float, without: float, what: str) -> None:
-        """Say so where the circuit has learned nothing: its score on the training rows, and that of not looking."""
+    def _warn(self, score: float, worse: str | None) -> None:
+        """Say so where the circuit has learned nothing, by its score on the training rows."""
         gates = self.circuit_.netlist.num_gates
-        if score >= 1 or (gates and score > without):
+        if score >= 1 or (gates and worse is None):
             return
-        failed = f"no better on its training rows than {what}" if score <= without else "without any gates"
+        failed = "without any gates" if worse is None else f"{worse} on its training rows"
         warnings.warn(
             f"softly.logic.{type(self).__name__}: the circuit is {failed} ({gates} gates after {self.n_iter_} epochs, "
-            f"the one of epoch {self.best_epoch_} kept, score {score:.3f}). Train for longer (epochs, patience) or with a "
-            "larger learning_rate; None does for both. Or columns tell nothing.",
+            f"the one of epoch {self.best_epoch_} kept, score {score:.3f}). Train for longer (epochs, patience) or "
+            "with a larger learning_rate; None does for both. Or columns tell nothing.",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -224,12 +252,33 @@ class _LogicEstimator(BaseEstimator):
         return self.circuit_(torch.tensor(self._validated(X, reset=False)))
 
 
+def _choose(network: LogicNetwork, parametrization: Parametrization) -> None:
+    for layer in network.layers:
+        layer.parametrization = parametrization  # type: ignore[assignment]
+
+
+@contextmanager
+def _on_threads(number: int | None) -> Iterator[None]:
+    """So many of torch's threads inside, and as many as before afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _at_least_two(encoding: Encoding) -> None:
     """Data without anything to tell apart still needs two bits for a gate: these are always 1."""
     for _ in range(encoding.num_bits, 2):
         encoding.columns = torch.cat((encoding.columns, encoding.columns.new_zeros(1)))
         encoding.thresholds = torch.cat((encoding.thresholds, encoding.thresholds.new_full((1,), -math.inf)))
         encoding.kinds = torch.cat((encoding.kinds, encoding.kinds.new_zeros(1)))
+
+
+def _mean(values: Tensor, weight: Tensor) -> float:
+    return float((values * weight.double()).sum() / weight.double().sum())
 
 
 class LogicClassifier(ClassifierMixin, _LogicEstimator):
@@ -249,9 +298,16 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
             400 of them, up to 0.5.
         weight_decay: Of AdamW: how fast weights that gain nothing shrink. It keeps the choice of gates open for longer.
         batch_size: Examples a step.
-        epochs: How often training goes through the rows; None as often as makes 1,500 steps, and at least 20 times.
+        epochs: How often training goes through the rows; None as often as makes 1,500 steps, and at least 10 times.
+        hard_fraction: Share of the epochs, the last ones, that trains on hard gates, straight-through: then nothing is
+            lost when gates become hard. For the parametrization "softmax16"; others are kept throughout.
         validation_fraction: Share of the rows that is held out to choose the best epoch; with 0 all rows choose it.
         patience: Steps without a better epoch after which training ends; None trains all epochs.
+        class_weight: As in scikit-learn: how much rows of a class count, or "balanced".
+        warm_start: Whether another `fit` goes on with the network of the last one: its wires, comparisons, texts,
+            classes, and the range of a regression.
+        threads: To train on; None is one for models of up to two million gates times rows of a step, since threads that
+            wait for each other lose more than they gain there, and torch's number for larger ones.
         random_state: As in scikit-learn; settles wires, weights and order.
         verbose: Whether progress is shown.
 
@@ -271,26 +327,64 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         True
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows (n, columns) and their classes (n,)."""
-        X, y = self._validated(X, y=y)
+    classes_: Array
+
+    def __init__(
+        self,
+        widths: Sequence[int] = (4000, 4000, 4000, 4000),
+        *,
+        encoding: Encoding | None = None,
+        bits: int = 16,
+        tau: float | None = None,
+        wiring: str = "random",
+        parametrization: str | Parametrization = "softmax16",
+        init: str = "residual",
+        grad_factor: float = 1.0,
+        tnorm: str | TNorm = "probabilistic",
+        gates: Sequence[str | int] | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.02,
+        batch_size: int = 100,
+        epochs: int | None = None,
+        hard_fraction: float = 0.25,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        warm_start: bool = False,
+        threads: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self._keep(locals())
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows (n, columns), their classes (n,), and how much each of them counts (n,)."""
+        name = "softly.logic.LogicClassifier"
+        X, y = self._validated(X, reset=not self._warm, y=y)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        k = len(self.classes_)
-        if k < 2:
-            raise ValueError(f"softly.logic.LogicClassifier: y must have at least two classes, got one class: {y[0]}.")
-        tau = math.sqrt(self._size(k)) if self.tau is None else self.tau
+        X, y, weight = self._weighted(X, y, sample_weight)
+        classes: Array = self.classes_ if self._warm else np.unique(y)
+        if len(new := np.setdiff1d(y, classes)):
+            raise ValueError(f"{name}: warm_start goes on with the classes of the first fit; got {new[0]} too.")
+        if len(classes) < 2:
+            raise ValueError(f"{name}: y must have at least two classes, got one class: {y[0]}.")
+        self.classes_, k = classes, len(classes)
+        labels = np.searchsorted(classes, y)
+        weight = weight * compute_sample_weight(self.class_weight, y)
+        tau = math.sqrt(self._widths(k)[-1] // k) if self.tau is None else self.tau
         self.network_, self.circuit_ = self._learn(
             torch.tensor(X),
             torch.tensor(labels),
+            torch.tensor(weight, dtype=torch.float32),
             lambda bits, seed: self._network(bits, k, tau=tau, beta=0.0, seed=seed),
-            nn.functional.cross_entropy,
-            lambda scores, wanted: (scores.argmax(-1) == wanted).double().mean().item(),
+            lambda scores, wanted, weight: (
+                nn.functional.cross_entropy(scores, wanted, reduction="none") * weight
+            ).mean(),
+            lambda scores, wanted, weight: _mean(scores.argmax(-1) == wanted, weight),
         )
-        found = self.classes_[self.circuit_.predict(X)]
-        self._warn(
-            float((found == y).mean()), float(np.bincount(labels).max() / len(labels)), "the most frequent class"
-        )
+        right = np.average(self.circuit_.predict(X) == labels, weights=weight)
+        below = right < np.bincount(labels, weight).max() / weight.sum() - 1e-9
+        self._warn(float(right), "worse than always the most frequent class" if below else None)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -323,11 +417,11 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
 
     def __init__(
         self,
-        widths: Sequence[int] = (1000, 1000, 1000, 1000),
+        widths: Sequence[int] = (4000, 4000, 4000, 4000),
         *,
         link: str = "identity",
         encoding: Encoding | None = None,
-        bits: int = 8,
+        bits: int = 16,
         wiring: str = "random",
         parametrization: str | Parametrization = "softmax16",
         init: str = "residual",
@@ -338,64 +432,57 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         weight_decay: float = 0.02,
         batch_size: int = 100,
         epochs: int | None = None,
+        hard_fraction: float = 0.25,
         validation_fraction: float = 0.0,
         patience: int | None = None,
+        warm_start: bool = False,
+        threads: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            widths,
-            encoding=encoding,
-            bits=bits,
-            wiring=wiring,
-            parametrization=parametrization,
-            init=init,
-            grad_factor=grad_factor,
-            tnorm=tnorm,
-            gates=gates,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            epochs=epochs,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.link = link
+        self._keep(locals())
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows (n, columns) and their numbers (n,)."""
-        X, y = self._validated(X, y=y, y_numeric=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows (n, columns), their numbers (n,), and how much each of them counts (n,)."""
+        X, y = self._validated(X, reset=not self._warm, y=y, y_numeric=True)
         if self.link not in ("identity", "logit"):
             raise ValueError(f"softly.logic.LogicRegressor: link must be identity or logit, got {self.link!r}.")
-        y = y.astype(np.float64)
-        size, scale = self._size(1), float(y.std()) or 1.0
-        if self.link == "identity":
-            low, high = y.min() - 0.1 * scale, y.max() + 0.1 * scale
-            self._shift, self._scale = 0.0, 1.0
-            tau, beta, unit = size / (high - low), low, scale
-        else:
-            self._shift, self._scale = float(y.mean()), scale
-            tau, beta, unit = float(size), 0.0, 1.0
+        X, y, weight = self._weighted(X, y.astype(np.float64), sample_weight)
+        size = self._widths(1)[-1]
+        if not self._warm:
+            self._settle(y, weight)
+        elif self.link != self._link:
+            raise ValueError("softly.logic.LogicRegressor: warm_start goes on with the link of the first fit.")
+        tau, beta = (size / self._range[1], self._range[0]) if self.link == "identity" else (float(size), 0.0)
 
-        def make(bits: int, seed: int) -> nn.Module:
-            network = self._network(bits, 1, tau=tau, beta=beta, seed=seed)
-            return network if self.link == "identity" else nn.Sequential(network, Logit(size))
-
-        def error(scores: Tensor, wanted: Tensor) -> Tensor:
-            return ((scores.squeeze(-1) - wanted) / unit).square().mean()
+        def error(scores: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
+            return (((scores.squeeze(-1) - wanted) / self._unit).square() * weight).mean()
 
         self.network_, self.circuit_ = self._learn(
             torch.tensor(X),
             torch.tensor((y - self._shift) / self._scale),
-            make,
+            torch.tensor(weight),
+            lambda bits, seed: self._network(bits, 1, tau=tau, beta=beta, seed=seed),
             error,
-            lambda scores, wanted: -error(scores, wanted).item(),
+            lambda scores, wanted, weight: -_mean(((scores.squeeze(-1) - wanted) / self._unit).square(), weight),
+            after=None if self.link == "identity" else Logit(size),
         )
-        missed = np.square(self.circuit_.predict(X) - y).mean()
-        self._warn(float(1 - missed / (y.var() or 1.0)), 0.0, "the mean")
+        missed = np.average(np.square(self.circuit_.predict(X) - y), weights=weight)
+        spread = np.average(np.square(y - np.average(y, weights=weight)), weights=weight)
+        score = float(1 - missed / (spread or 1.0))
+        self._warn(score, "no better than the mean" if score <= 0 else None)
         return self
+
+    def _settle(self, y: Array, weight: Array) -> None:
+        """What a count stands for: the range of the targets, or their mean and deviation."""
+        mean = float(np.average(y, weights=weight))
+        deviation = math.sqrt(np.average(np.square(y - mean), weights=weight)) or 1.0
+        self._link = self.link
+        if self.link == "identity":
+            low, high = y.min() - 0.1 * deviation, y.max() + 0.1 * deviation
+            self._range, self._unit, self._shift, self._scale = (low, high - low), deviation, 0.0, 1.0
+        else:
+            self._range, self._unit, self._shift, self._scale = (mean, deviation), 1.0, mean, deviation
 
     def predict(self, X: Any) -> Array:
         """The number of every row."""

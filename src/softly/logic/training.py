@@ -13,10 +13,11 @@ __all__ = ["evaluate", "train_epoch"]
 def train_epoch(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Callable[..., Tensor],
     x: Tensor,
     y: Tensor,
     *,
+    weight: Tensor | None = None,
     batch_size: int = 100,
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
     generator: torch.Generator | None = None,
@@ -28,6 +29,7 @@ def train_epoch(
         optimizer: Of the model's parameters.
         loss: Gives a mean over examples.
         x, y: (n, ...) The data.
+        weight: (n,) Of examples; then ``loss(model(x), y, weight)`` gives the mean.
         batch_size: Examples a step; the last batch may be smaller.
         schedule: Of the optimizer's rate, by steps.
         generator: Of the order.
@@ -44,10 +46,10 @@ def train_epoch(
         True
     """
     model.train()
-    total = 0.0
+    total, wanted = 0.0, (y,) if weight is None else (y, weight)
     for batch in torch.randperm(len(x), generator=generator).split(batch_size):
         optimizer.zero_grad()
-        value = loss(model(x[batch]), y[batch])
+        value = loss(model(x[batch]), *(part[batch] for part in wanted))
         value.backward()
         optimizer.step()
         if schedule is not None:

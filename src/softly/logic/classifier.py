@@ -405,7 +405,8 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
 
     Args:
         link: "identity" or "logit".
-        others: As in `LogicClassifier`; ``tau`` is settled by the targets' range.
+        others: As in `LogicClassifier`; ``tau`` is settled by the targets' range. Two layers, since with more of them a
+            count follows the noise of a small table.
 
     Example:
         >>> import numpy as np
@@ -417,7 +418,7 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
 
     def __init__(
         self,
-        widths: Sequence[int] = (4000, 4000, 4000, 4000),
+        widths: Sequence[int] = (4000, 4000),
         *,
         link: str = "identity",
         encoding: Encoding | None = None,

@@ -132,7 +132,7 @@ def test_kernel_recipe(tmp_path):
     )
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     shutil.unpack_archive(wheel, tmp_path / "wheel", "zip")
-    (module,) = (tmp_path / "wheel/softly").glob("_native*")
+    (module,) = (tmp_path / "wheel/softly").glob("_native*.so")
     shutil.copy(module, tmp_path / "src/softly")
     for command in commands:
         assert re.search(r"\d+ passed", run(command, tmp_path))

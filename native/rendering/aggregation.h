@@ -255,7 +255,7 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
             f[i] *= slope;
         } else {
             // Held where it would overflow: what it is multiplied by vanishes there.
-            f[i] = open & (f[i] > 0) ? S::min(f[i] * slope, S::set(T(1e25))) : S::zero();
+            f[i] = (open & (f[i] > 0)) ? S::min(f[i] * slope, S::set(T(1e25))) : S::zero();
         }
     }
 }

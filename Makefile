@@ -12,6 +12,7 @@ INSTALL := install -qq --disable-pip-version-check --no-input -c constraints.txt
 SHOWN := install --disable-pip-version-check --no-input --progress-bar off -c constraints.txt
 ONLY_DOWNLOADS := sed -unE 's/^ *Downloading ([^ ]+\.(whl|tar\.gz|zip))( \(.*\))?$$/   \1\3/p'
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+CPP := $(wildcard native/*.cpp native/*/*.cpp native/*/*.h scripts/*.cpp)
 NATIVE := CMakeLists.txt $(wildcard native/*.cpp native/*/*)
 
 # Where there is a compiler, an error in the kernels is an error; where there is none, softly runs without them.
@@ -41,6 +42,9 @@ lint: install
 	@echo "== ruff"
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check . || { echo "run $(BIN)/ruff format"; exit 1; }
+	@echo "== clang-format"
+	@if [ -x $(BIN)/clang-format ]; then $(BIN)/clang-format --dry-run -Werror $(CPP) || \
+	  { echo "run $(BIN)/clang-format -i $(CPP)"; exit 1; }; else echo "is not installed"; fi
 
 types: install
 	@echo "== mypy"

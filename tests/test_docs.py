@@ -3,6 +3,7 @@
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import io
 import pkgutil
 import re
@@ -40,6 +41,19 @@ def test_examples_in_the_guide(page):
     report = io.StringIO()
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.write)
     assert not report.getvalue()
+
+
+def test_pages_show_nothing_that_is_only_for_tests():
+    spec = importlib.util.spec_from_file_location("sessions", ROOT / "docs/sessions.py")
+    sessions = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sessions)
+    for page in PAGES:
+        text = sessions.on_page_markdown(page.read_text())
+        assert not re.search("<doctest|<BLANKLINE>|doctest:", text), page.name
+    session = ">>> f(1)  # doctest: +SKIP\na\n<BLANKLINE>\nb <doctest page[3]>:2\n\n"
+    assert sessions.on_page_markdown(f"x\n```pycon\n{session}```\n") == (
+        "x\n```pycon\n>>> f(1)\na\n\nb <stdin>:2\n```\n"
+    )
 
 
 def test_reference_has_every_public_module():

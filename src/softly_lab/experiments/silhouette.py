@@ -143,9 +143,7 @@ class Silhouettes(SingleView):
                 axis.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1)
                 axis.set_title(f"steepness {share * usual:g}", fontsize=7)
                 axis.axis("off")
-        caption = (
-            "A reconstructed shape's silhouette at a tenth of the steepness in training, and at it."
-        )
+        caption = "A reconstructed shape's silhouette at a tenth of the steepness in training, and at it."
         return {**super().pictures(), caption: figure}
 
 

@@ -8,7 +8,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := install -qq --disable-pip-version-check --no-input -c constraints.txt
+# Installs and shows what is downloaded, with sizes, and nothing else that goes well.
+SHOWN := install --disable-pip-version-check --no-input --progress-bar off -c constraints.txt
+ONLY_DOWNLOADS := sed -unE 's/^ *Downloading ([^ ]+\.(whl|tar\.gz|zip))( \(.*\))?$$/   \1\3/p'
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+CPP := $(wildcard native/*.cpp native/*/*.cpp native/*/*.h scripts/*.cpp)
 NATIVE := CMakeLists.txt $(wildcard native/*.cpp native/*/*)
 
 # Where there is a compiler, an error in the kernels is an error; where there is none, softly runs without them.
@@ -16,12 +20,13 @@ COMPILER := $(shell command -v "$${CXX:-c++}" || command -v g++ || command -v cl
 export SOFTLY_REQUIRE_NATIVE ?= $(if $(COMPILER),1,0)
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help run test test-all lint types bench docs wheel asan install system-packages clean
+.PHONY: help run test test-all lint types coverage mutants bench docs wheel sdist cross asan install system-packages clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
-run: install  ## see every capability once: runs `softly tour`
+# Those who only look around get the tour and no tools; where the tools are there already, nothing is installed.
+run: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.tour)  ## see every capability once: runs `softly tour`
 	@echo "== the tour"
 	@$(BIN)/softly tour
 
@@ -37,10 +42,21 @@ lint: install
 	@echo "== ruff"
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check . || { echo "run $(BIN)/ruff format"; exit 1; }
+	@echo "== clang-format"
+	@if [ -x $(BIN)/clang-format ]; then $(BIN)/clang-format --dry-run -Werror $(CPP) || \
+	  { echo "run $(BIN)/clang-format -i $(CPP)"; exit 1; }; else echo "is not installed"; fi
 
 types: install
 	@echo "== mypy"
 	@$(BIN)/mypy --no-error-summary
+
+coverage: install  ## which lines the tests of `make test` reach, into build/coverage/index.html
+	@echo "== tests with coverage"
+	@$(PYTEST) -m "not slow" --cov=softly --cov=softly_lab --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+mutants: $(VENV)/.mutants  ## deliberate faults in some modules, and how many of them the tests notice
+	@echo "== mutants"
+	@OMP_NUM_THREADS=1 $(BIN)/python scripts/mutants
 
 bench: $(VENV)/.bench  ## measure softly against its peers, as ratios in one run
 	@echo "== benchmarks"
@@ -59,6 +75,23 @@ wheel: $(VENV)/.installed  ## build the wheel, install it into an empty environm
 	@$(PYTHON) -m venv build/wheel-venv
 	@build/wheel-venv/bin/pip $(INSTALL) dist/*.whl
 	@cd build && wheel-venv/bin/python -I ../scripts/smoke-test
+	@! $(BIN)/python -c "import auditwheel" 2>/dev/null || $(BIN)/python -m auditwheel show dist/*.whl
+
+# The empty environment sees torch in .venv through a .pth file, and nothing of .venv's softly: that is a hook, which runs
+# only where site-packages is the environment's own.
+sdist: $(VENV)/.installed  ## build the source distribution, install it into an empty environment and try it there
+	@echo "== source distribution"
+	@rm -rf dist/*.tar.gz build/sdist-venv
+	@$(BIN)/python -c "from scikit_build_core.build import build_sdist as b; print('dist/' + b('dist'))"
+	@echo "== an empty environment, where it is compiled"
+	@$(PYTHON) -m venv build/sdist-venv
+	@realpath $(VENV)/lib/python*/site-packages > "$$(echo build/sdist-venv/lib/python*/site-packages)/deps.pth"
+	@build/sdist-venv/bin/python -m pip $(INSTALL) --no-deps --no-build-isolation dist/*.tar.gz
+	@cd build && sdist-venv/bin/python -I ../scripts/smoke-test
+
+cross: $(VENV)/.cross  ## compile the kernels for Linux and macOS on other processors, and try those for AArch64
+	@echo "== other platforms"
+	@$(BIN)/python scripts/cross
 
 # The sanitizers' runtime has to be loaded before Python. The environment sees the packages of .venv through a
 # .pth file, which unlike a second installation takes no time, and does not run .venv's editable hook. pytest must
@@ -88,16 +121,22 @@ install: $(VENV)/.installed
 $(VENV)/.torch: constraints.txt
 	@echo "== torch into $(VENV) (takes a minute the first time)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip $(INSTALL) torch numpy
-	@$(BIN)/pip $(INSTALL) scikit-build-core nanobind cmake ninja
+	@$(BIN)/pip $(SHOWN) torch numpy | $(ONLY_DOWNLOADS)
+	@$(BIN)/pip $(SHOWN) scikit-build-core nanobind cmake ninja | $(ONLY_DOWNLOADS)
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(NATIVE)
 	@echo "== softly and its tools into $(VENV)"
-	@$(BIN)/pip $(INSTALL) --no-build-isolation -C cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON -e '.[lab,test,dev]'
+	@$(BIN)/pip $(SHOWN) --no-build-isolation -C cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON \
+	  -e '.[lab,test,dev]' | $(ONLY_DOWNLOADS)
 	@touch $@
 
-$(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.installed
+$(VENV)/.tour: $(VENV)/.torch pyproject.toml $(NATIVE)
+	@echo "== softly and what the tour needs into $(VENV)"
+	@$(BIN)/pip $(SHOWN) --no-build-isolation -e '.[lab]' | $(ONLY_DOWNLOADS)
+	@touch $@
+
+$(VENV)/.bench $(VENV)/.docs $(VENV)/.cross $(VENV)/.mutants: $(VENV)/.%: $(VENV)/.installed
 	@echo "== packages for $*"
-	@$(BIN)/pip $(INSTALL) --no-build-isolation -e '.[$*]'
+	@$(BIN)/pip $(SHOWN) --no-build-isolation -e '.[$*]' | $(ONLY_DOWNLOADS)
 	@touch $@

@@ -109,11 +109,13 @@ NB_MODULE(_native, m) {
         for (const char* name : softly::distribution_names) names.append(name);
         return nb::tuple(names);
     });
-    define(m, "sorting_plan", +[](std::int64_t n, const std::int32_t* wires, const std::int32_t* offsets,
-                                  std::int64_t depth, const std::int32_t* output, std::int64_t outputs) {
-        return reinterpret_cast<std::uintptr_t>(
-            softly::create_sorting_plan(n, wires, offsets, depth, output, outputs));
-    });
+    define(
+        m, "sorting_plan",
+        +[](std::int64_t n, const std::int32_t* wires, const std::int32_t* offsets, std::int64_t depth,
+            const std::int32_t* output, std::int64_t outputs) {
+            return reinterpret_cast<std::uintptr_t>(
+                softly::create_sorting_plan(n, wires, offsets, depth, output, outputs));
+        });
     define(m, "sorting_plan_size", +[](const softly::SortingPlan* plan) { return plan->size; });
     define(m, "sorting_plan_destroy", &softly::destroy_sorting_plan);
     define(m, "network_values_f32", SOFTLY_SELECT(network_values<float>));
@@ -157,12 +159,14 @@ NB_MODULE(_native, m) {
     define(m, "gate_coefficients_backward_f32", SOFTLY_SELECT(gate_coefficients_backward<float>));
     define(m, "gate_coefficients_backward_f64", SOFTLY_SELECT(gate_coefficients_backward<double>));
 
-    define(m, "logic_plan", +[](std::int64_t inputs, std::int64_t gates, const std::uint8_t* kinds,
-                                const std::int64_t* first, const std::int64_t* second, const std::int64_t* levels,
-                                const std::int64_t* outputs, std::int64_t num_outputs, std::int64_t k) {
-        return reinterpret_cast<std::uintptr_t>(
-            softly::create_logic_plan(inputs, gates, kinds, first, second, levels, outputs, num_outputs, k));
-    });
+    define(
+        m, "logic_plan",
+        +[](std::int64_t inputs, std::int64_t gates, const std::uint8_t* kinds, const std::int64_t* first,
+            const std::int64_t* second, const std::int64_t* levels, const std::int64_t* outputs,
+            std::int64_t num_outputs, std::int64_t k) {
+            return reinterpret_cast<std::uintptr_t>(
+                softly::create_logic_plan(inputs, gates, kinds, first, second, levels, outputs, num_outputs, k));
+        });
     define(m, "logic_plan_slots", +[](const softly::LogicPlan* plan) { return plan->slots; });
     define(m, "logic_plan_destroy", &softly::destroy_logic_plan);
     define(m, "logic_counts", SOFTLY_SELECT(logic_counts));

@@ -1,8 +1,10 @@
 """What a user gets: a quiet and light import, types, the command."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import softly
 import softly_lab
 
+ROOT = Path(__file__).parents[1]
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
 import numpy, safetensors.torch, torch
@@ -106,3 +109,28 @@ def test_without_a_compiler_the_wheel_has_no_compiled_module(required, tmp_path)
         assert [wheel.name for wheel in (tmp_path / "dist").iterdir()] == [
             f"softly-{softly.__version__}-py3-none-any.whl"
         ]
+
+
+def test_the_readme_shows_its_picture_wherever_it_is_read():
+    text = (ROOT / "README.md").read_text()
+    home = next(url for url in metadata_urls() if url.startswith("https://github.com/"))
+    raw = home.replace("github.com", "raw.githubusercontent.com") + "/main/"
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    assert pictures
+    for picture in pictures:
+        assert picture.startswith(raw)
+        assert (ROOT / picture.removeprefix(raw)).is_file()
+    assert all(url.startswith(home) for url in metadata_urls())
+
+
+def metadata_urls():
+    return list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"].values())
+
+
+def test_workflows_cover_what_is_promised():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    versions = {c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)}
+    assert versions == set(re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", workflow)[1]))
+    (oldest,) = (d.partition(">=")[2] for d in project["dependencies"] if d.startswith("torch"))
+    assert f'torch: "{oldest}.0"' in workflow

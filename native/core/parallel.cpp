@@ -51,7 +51,7 @@ struct Job {
 };
 
 class Pool {
-public:
+  public:
     void run(Job& job) {
         const int wanted = job.places;
         {
@@ -71,7 +71,7 @@ public:
         job.left.wait(lock, [&] { return job.helpers == 0; });
     }
 
-private:
+  private:
     void grow(int wanted) {
         for (; workers_ < wanted; ++workers_) {
             try {

@@ -13,18 +13,18 @@ void* scratch(size_t bytes);
 
 // Whether all threads of a kernel had the memory that they needed, which is what it returns.
 class Enough {
-public:
+  public:
     void fail() { __atomic_store_n(&all_, false, __ATOMIC_RELAXED); }
     operator bool() const { return all_; }  // once the threads are done
 
-private:
+  private:
     bool all_ = true;
 };
 
 // Memory that is given back at the end of a block; null where there is none.
 template <typename T>
 class Buffer {
-public:
+  public:
     explicit Buffer(size_t count) : memory_(static_cast<T*>(std::malloc(count * sizeof(T) + 1))) {}
     ~Buffer() { std::free(memory_); }
     Buffer(const Buffer&) = delete;
@@ -33,7 +33,7 @@ public:
     T* get() const { return memory_; }
     operator bool() const { return memory_ != nullptr; }
 
-private:
+  private:
     T* memory_;
 };
 

@@ -42,9 +42,7 @@ struct Row {
         return dual ? T(1) - v : v;
     }
 
-    static void store(Vector v, T* out, int64_t begin, int64_t n) {
-        copy(out + begin, &v, n - begin);
-    }
+    static void store(Vector v, T* out, int64_t begin, int64_t n) { copy(out + begin, &v, n - begin); }
 
     Vector scale(Vector x) const { return x + p * (T(1) - x); }
 

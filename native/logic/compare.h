@@ -59,8 +59,10 @@ struct Comparer {
     using C = typename Compared<T>::type;
     using M = typename Unsigned<sizeof(C)>::type;
     static constexpr int64_t bits = 8 * sizeof(C), lanes = slot_examples / bits, width = word_bytes / sizeof(C);
-    static constexpr int64_t together = sizeof(T) == 8 ? 8 : 16;  // columns at a time: not more than a cache line of them
-    static constexpr int64_t stride = slot_examples + 32;  // numbers between columns, which would share cache lines' places
+    static constexpr int64_t together =
+        sizeof(T) == 8 ? 8 : 16;  // columns at a time: not more than a cache line of them
+    static constexpr int64_t stride =
+        slot_examples + 32;  // numbers between columns, which would share cache lines' places
     static constexpr int64_t few = 16;                  // rows that are compared one by one
     typedef C V __attribute__((vector_size(word_bytes)));
     typedef M Mask __attribute__((vector_size(word_bytes)));
@@ -108,7 +110,8 @@ struct Comparer {
                 uint32_t collected = 0;
                 for (int64_t row = 0; row < rows; ++row) {
                     const C value = x[row * n + used.column];
-                    const bool bit = i < used.equal ? holds<false>(value, thresholds[i]) : holds<true>(value, thresholds[i]);
+                    const bool bit =
+                        i < used.equal ? holds<false>(value, thresholds[i]) : holds<true>(value, thresholds[i]);
                     collected |= static_cast<uint32_t>(bit) << row;
                 }
                 store(slots + plan.input[i], collected);

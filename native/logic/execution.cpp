@@ -92,7 +92,8 @@ void pack(const LogicPlan& plan, const uint8_t* x, int64_t available, const uint
             }
         }
         for (int64_t c = begin; c < end; c += 16) {
-            const char* from = reinterpret_cast<const char*>(bits + (c - begin) / columns * groups) + (c - begin) % columns;
+            const char* from =
+                reinterpret_cast<const char*>(bits + (c - begin) / columns * groups) + (c - begin) % columns;
             for (int64_t part = 0; part < groups; part += 16) {
                 Square square[16];
                 for (int i = 0; i < 16; ++i) square[i] = load<Square>(from + (part + i) * columns);
@@ -112,7 +113,8 @@ void run(const LogicGate* gate, const LogicGate* end, char* slots, Operation ope
         char* out = slots + gate->out;
         Word result[words];
 #pragma GCC unroll 4
-        for (int w = 0; w < words; ++w) result[w] = operation(load<Word>(a + w * word_bytes), load<Word>(b + w * word_bytes));
+        for (int w = 0; w < words; ++w)
+            result[w] = operation(load<Word>(a + w * word_bytes), load<Word>(b + w * word_bytes));
 #pragma GCC unroll 4
         for (int w = 0; w < words; ++w) store(out + w * word_bytes, result[w]);
     }

@@ -36,8 +36,8 @@ struct Step {
     int64_t gate, a, b;  // nodes
 };
 
-Plan* compile(int64_t num_inputs, int64_t num_gates, const uint8_t* kinds, const int64_t* first,
-              const int64_t* second, const int64_t* levels, const int64_t* outputs, int64_t num_outputs, int64_t k) {
+Plan* compile(int64_t num_inputs, int64_t num_gates, const uint8_t* kinds, const int64_t* first, const int64_t* second,
+              const int64_t* levels, const int64_t* outputs, int64_t num_outputs, int64_t k) {
     const int64_t base = num_inputs + 1, nodes = base + num_gates;
     std::vector<uint32_t> readers(nodes, 0), slot(nodes, 0);
     for (int64_t g = 0; g < num_gates; ++g) ++readers[first[g] >> 1], ++readers[second[g] >> 1];

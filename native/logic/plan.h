@@ -24,7 +24,7 @@ struct LogicGate {
 };
 
 struct LogicOutput {
-    uint32_t slot;     // where it begins, in bytes
+    uint32_t slot;  // where it begins, in bytes
     uint32_t negated;  // 0 or 1
 };
 

@@ -31,8 +31,17 @@ struct Stack {
 
     Stack(const S* rows, const T* coefficients, const int64_t* const* wires, const int64_t* sizes,
           const double* factors, int64_t depth, int64_t inputs, int64_t batch, int64_t groups)
-        : rows(rows), coefficients(coefficients), wires(wires), sizes(sizes), factors(factors), depth(depth),
-          inputs(inputs), batch(batch), groups(groups), gates(0), widest(inputs) {
+        : rows(rows),
+          coefficients(coefficients),
+          wires(wires),
+          sizes(sizes),
+          factors(factors),
+          depth(depth),
+          inputs(inputs),
+          batch(batch),
+          groups(groups),
+          gates(0),
+          widest(inputs) {
         for (int64_t l = 0; l < depth; ++l) {
             gates += sizes[l];
             widest = sizes[l] > widest ? sizes[l] : widest;
@@ -63,7 +72,10 @@ struct Layer {
 
     // Layer number l, before which there are `offset` gates.
     Layer(const Stack<S>& stack, int64_t l, int64_t offset, const S* below, int64_t stride)
-        : first(stack.wires[l]), second(first + stack.sizes[l]), c(stack.coefficients + 4 * offset), below(below),
+        : first(stack.wires[l]),
+          second(first + stack.sizes[l]),
+          c(stack.coefficients + 4 * offset),
+          below(below),
           stride(stride) {}
 
     const S* a(int64_t gate) const { return below + first[gate] * stride; }
@@ -98,8 +110,8 @@ void evaluate(const Layer<S> layer, int64_t gates, const C columns, R* to, int64
 
 // The sums of groups of gates, into rows of `to`.
 template <typename S, typename C>
-void evaluate_sums(const Layer<S> layer, int64_t groups, int64_t size, const C columns,
-                   typename Computed<S>::type* to, int64_t to_stride) {
+void evaluate_sums(const Layer<S> layer, int64_t groups, int64_t size, const C columns, typename Computed<S>::type* to,
+                   int64_t to_stride) {
     using M = Memory<S>;
     columns.in_chunks([&]<int count>(int64_t at, int) {
         for (int64_t group = 0; group < groups; ++group) {
@@ -227,8 +239,7 @@ struct Workspace {
         return numbers(stack, columns) * sizeof(T) + (kept + 63) / 64 * 64;
     }
     Workspace(const Stack<S>& stack, int64_t columns, void* memory)
-        : gradients(static_cast<T*>(memory)),
-          activations(reinterpret_cast<S*>(gradients + numbers(stack, columns))) {
+        : gradients(static_cast<T*>(memory)), activations(reinterpret_cast<S*>(gradients + numbers(stack, columns))) {
         __builtin_memset(gradients, 0, numbers(stack, columns) * sizeof(T));
     }
 
@@ -241,9 +252,8 @@ struct Workspace {
 // Backward over `columns` examples. `grad_rows`, of the stack's rows at the first of them, grows; null leaves it.
 template <typename S, typename C>
 void backward_block(const Stack<S>& stack, const C& columns, const S* from, int64_t from_stride,
-                    const typename Computed<S>::type* grad, int64_t grad_stride,
-                    typename Computed<S>::type* grad_rows, int64_t grad_rows_stride,
-                    typename Computed<S>::type* sums, const Workspace<S>& work) {
+                    const typename Computed<S>::type* grad, int64_t grad_stride, typename Computed<S>::type* grad_rows,
+                    int64_t grad_rows_stride, typename Computed<S>::type* sums, const Workspace<S>& work) {
     using T = typename Computed<S>::type;
     const int64_t stride = columns.stride();
     const S* below = from;
@@ -435,16 +445,16 @@ int logic_backward(const S* rows, const typename Computed<S>::type* coefficients
     return enough ? 1 : 0;
 }
 
-template int logic_forward(const float*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t,
-                           int64_t, int64_t, float*, int);
+template int logic_forward(const float*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t, int64_t,
+                           int64_t, float*, int);
 template int logic_forward(const double*, const double*, const int64_t* const*, const int64_t*, int64_t, int64_t,
                            int64_t, int64_t, double*, int);
 template int logic_forward(const Bfloat16*, const float*, const int64_t* const*, const int64_t*, int64_t, int64_t,
                            int64_t, int64_t, float*, int);
-template int logic_backward(const float*, const float*, const int64_t* const*, const int64_t*, const double*,
-                            int64_t, int64_t, int64_t, int64_t, const float*, float*, float*, int);
-template int logic_backward(const double*, const double*, const int64_t* const*, const int64_t*, const double*,
-                            int64_t, int64_t, int64_t, int64_t, const double*, double*, double*, int);
+template int logic_backward(const float*, const float*, const int64_t* const*, const int64_t*, const double*, int64_t,
+                            int64_t, int64_t, int64_t, const float*, float*, float*, int);
+template int logic_backward(const double*, const double*, const int64_t* const*, const int64_t*, const double*, int64_t,
+                            int64_t, int64_t, int64_t, const double*, double*, double*, int);
 template int logic_backward(const Bfloat16*, const float*, const int64_t* const*, const int64_t*, const double*,
                             int64_t, int64_t, int64_t, int64_t, const float*, Bfloat16*, float*, int);
 

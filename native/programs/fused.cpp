@@ -86,8 +86,7 @@ void fill_distances(const Window<T>& window, const T* costs, V<T>* d, int64_t n,
     for (int64_t i = 1; i <= n; ++i) {
         V<T>*row = d + i * (m + 1), *above = row - (m + 1);
         for (int64_t j = 1; j <= m; ++j) {
-            const V<T> x[3] = {above[j] + 1, row[j - 1] + 1,
-                               above[j - 1] + window.load(costs, (i - 1) * m + j - 1)};
+            const V<T> x[3] = {above[j] + 1, row[j - 1] + 1, above[j - 1] + window.load(costs, (i - 1) * m + j - 1)};
             row[j] = Softmin<T>(x, 3, steepness).mean;
         }
     }
@@ -190,13 +189,13 @@ bool levenshtein_backward(const T* costs, const T* grad, T* grad_costs, int64_t 
 template <typename T>
 bool shortest_path(const T* costs, T* out, int64_t h, int64_t w, int64_t rounds, int64_t batch, double steepness,
                    int threads) {
-    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, shortest_path, costs, out, h, w, rounds, batch,
-                       steepness, threads);
+    SOFTLY_NARROWER_IF(2 * batch <= threads * Simd<T>::width, shortest_path, costs, out, h, w, rounds, batch, steepness,
+                       threads);
     using S = Simd<T>;
     const int64_t n = h * w;
     return over_blocks<T>(batch, 14 * n, threads, [&](const Window<T>& window, V<T>* memory) {
         V<T>*cost = memory, *distance = cost + n, *other = distance + n, *share = other + n, *mass = share + 8 * n,
-            *next = mass + n, *absent = next + n;
+        *next = mass + n, *absent = next + n;
         for (int64_t v = 0; v < n; ++v) {
             cost[v] = window.load(costs, v);
             distance[v] = S::set(T(kFar));
@@ -237,8 +236,8 @@ bool shortest_path_backward(const T* costs, const T* grad, T* grad_costs, int64_
     const int64_t n = h * w, history = (rounds + 1) * n;
     return over_blocks<T>(batch, 3 * history + 21 * n, threads, [&](const Window<T>& window, V<T>* memory) {
         V<T>*distances = memory, *masses = distances + history, *absents = masses + history, *cost = absents + history,
-            *share = cost + n, *d_share = share + 8 * n, *d_now = d_share + 8 * n, *d_before = d_now + n,
-            *d_absent = d_before + n, *d_cost = d_absent + n;
+        *share = cost + n, *d_share = share + 8 * n, *d_now = d_share + 8 * n, *d_before = d_now + n,
+        *d_absent = d_before + n, *d_cost = d_absent + n;
         for (int64_t v = 0; v < n; ++v) {
             cost[v] = window.load(costs, v);
             distances[v] = S::set(T(kFar));

@@ -258,8 +258,7 @@ void fill(const double* constants, int64_t count, T* values) {
 
 template <typename T>
 bool tape(const Instruction* code, int64_t instructions, const double* constants, int64_t num_constants,
-          const int32_t* outputs, int64_t num_outputs, const T* x, int64_t inputs, T* out, int64_t batch,
-          int threads) {
+          const int32_t* outputs, int64_t num_outputs, const T* x, int64_t inputs, T* out, int64_t batch, int threads) {
     constexpr int64_t width = Block<T>::width;
     SOFTLY_NARROWER_IF(2 * batch <= threads * width, tape, code, instructions, constants, num_constants, outputs,
                        num_outputs, x, inputs, out, batch, threads);

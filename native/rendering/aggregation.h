@@ -10,7 +10,18 @@
 namespace softly::SOFTLY_ISA {
 
 // In the order of softly/rendering/codes.py, and behind them the probabilistic sum: Hamacher's at 1, without divisions.
-enum Aggregation : int { maximum, hamacher_sum, frank, yager, aczel_alsina, dombi, schweizer_sklar, total, probabilistic, aggregations };
+enum Aggregation : int {
+    maximum,
+    hamacher_sum,
+    frank,
+    yager,
+    aczel_alsina,
+    dombi,
+    schweizer_sklar,
+    total,
+    probabilistic,
+    aggregations
+};
 
 // x^r for x >= 0; 0 at 0 for r > 0.
 template <typename T>
@@ -56,8 +67,8 @@ struct Family {
     int kind;
     double r;
     Raise<T> raise, lowered;  // to r and to r - 1
-    T rate;                   // log r, of Frank's family
-    V whole;                  // and r - 1
+    T rate;  // log r, of Frank's family
+    V whole;  // and r - 1
 
     Family(int number, double r)
         : kind(number == hamacher_sum && r == 1 ? int(probabilistic) : number),
@@ -255,7 +266,7 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
             f[i] *= slope;
         } else {
             // Held where it would overflow: what it is multiplied by vanishes there.
-            f[i] = open & (f[i] > 0) ? S::min(f[i] * slope, S::set(T(1e25))) : S::zero();
+            f[i] = (open & (f[i] > 0)) ? S::min(f[i] * slope, S::set(T(1e25))) : S::zero();
         }
     }
 }

@@ -123,8 +123,8 @@ inline Covered<T> covered(typename Simd<T>::V x) {
 
 // p, q and the derivative of p in x at `count` vectors of distances.
 template <int family, typename T, bool derivative>
-__attribute__((flatten)) void cover(const Dial& dial, const typename Simd<T>::V* d, int count, typename Simd<T>::V* p, typename Simd<T>::V* q,
-           typename Simd<T>::V* f) {
+__attribute__((flatten)) void cover(const Dial& dial, const typename Simd<T>::V* d, int count, typename Simd<T>::V* p,
+                                    typename Simd<T>::V* q, typename Simd<T>::V* f) {
     using S = Simd<T>;
     using V = typename S::V;
     const T steepness = T(dial.steepness), shift = T(dial.shift);

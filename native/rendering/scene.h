@@ -20,7 +20,7 @@ constexpr double kError = sizeof(T) == 4 ? 1e-5 : 1e-16;
 
 template <typename T>
 class Scene {
-public:
+  public:
     using S = Simd<T>;
     using V = typename S::V;
 
@@ -62,7 +62,7 @@ public:
     T column(int64_t x) const { return (T(x) + T(0.5) - T(width) / 2) * unit; }
     T row(int64_t y) const { return (T(height) / 2 - T(0.5) - T(y)) * unit; }
 
-private:
+  private:
     Buffer<T> edges_, boxes_;
 
     void prepare(const T* polygons, const uint8_t* seen, int threads) {

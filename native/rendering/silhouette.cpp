@@ -8,16 +8,16 @@ namespace {
 template <typename T>
 struct Forward : Tiles<T> {
     using Base = Tiles<T>;
-    using typename Base::Bench;
-    using typename Base::S;
-    using typename Base::V;
     using Base::scene;
     using Base::vectors;
     using Base::width;
+    using typename Base::Bench;
+    using typename Base::S;
+    using typename Base::V;
 
     template <int corners>
-    void block(int64_t image, int64_t x, int64_t y, int part, int64_t count, const Bench& bench,
-                       Cover<T> cover, T* out, T* kept) const {
+    void block(int64_t image, int64_t x, int64_t y, int part, int64_t count, const Bench& bench, Cover<T> cover, T* out,
+               T* kept) const {
         const T* edges = scene.edges(image);
         V columns[vectors], rows[vectors], state[vectors], number[vectors];
         V d[kEntries * vectors], p[kEntries * vectors], q[kEntries * vectors];

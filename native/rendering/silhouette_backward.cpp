@@ -14,12 +14,12 @@ namespace {
 template <typename T>
 struct Backward : Tiles<T> {
     using Base = Tiles<T>;
-    using typename Base::Bench;
-    using typename Base::S;
-    using typename Base::V;
     using Base::scene;
     using Base::vectors;
     using Base::width;
+    using typename Base::Bench;
+    using typename Base::S;
+    using typename Base::V;
 
     // What the pixels of a tile need backward.
     struct Tile {
@@ -54,8 +54,8 @@ struct Backward : Tiles<T> {
     struct Entries {
         static constexpr int most = kEntries * vectors;
         V d[most], p[most], q[most], f[most], number[most], line[most], over[most], along[most];
-        int32_t at[most];         // the vector of the tile's pixels
-        int32_t ends[kEntries];   // behind the last vector of each polygon
+        int32_t at[most];  // the vector of the tile's pixels
+        int32_t ends[kEntries];  // behind the last vector of each polygon
         int32_t faces[kEntries];
         int count = 0, polygons = 0;
     };
@@ -103,7 +103,7 @@ struct Backward : Tiles<T> {
 
     template <int corners>
     void square(int64_t image, int64_t number, Bench& bench, const T* grad, const T* kept, T* sums,
-                  double* steepness) const {
+                double* steepness) const {
         const auto cover = cover_of<T, true>(scene.dial.family);
         const T* edges = scene.edges(image);
         const int64_t across = this->squares_across();
@@ -174,9 +174,9 @@ struct Backward : Tiles<T> {
 
 template <typename T>
 bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
-                         int64_t height, int64_t width, double steepness, int distribution, bool reversed,
-                         double shift, bool squared, int aggregation, double parameter, double cutoff, const T* grad,
-                         const T* kept, T* grad_polygons, T* grad_steepness, int threads) {
+                         int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
+                         bool squared, int aggregation, double parameter, double cutoff, const T* grad, const T* kept,
+                         T* grad_polygons, T* grad_steepness, int threads) {
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
     const Scene<T> scene(polygons, seen, batch, faces, corners, height, width, dial, aggregation, parameter, threads);
     if (!scene) return false;

@@ -97,7 +97,7 @@ struct Workspace {
         for (int64_t i = 0; i < n; ++i) order[i] = items[i].index;
     }
 
-private:
+  private:
     void insert(int64_t n) {
         for (int64_t i = 1; i < n; ++i) {
             const Item<T> item = items[i];

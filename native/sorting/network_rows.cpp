@@ -142,9 +142,8 @@ bool network_rows(const SortingPlan* plan, int distribution, double art, double 
 template <typename T>
 bool network_rows_backward(const SortingPlan* plan, double steepness, const T* rows, int64_t k, const T* kept,
                            const T* grad, T* grad_x, int64_t batch, int threads) {
-    return with_sums(*plan, steepness, kept, 1, grad_x, batch, threads, [&](T* sums) {
-        return rows_backward(*plan, kept, rows, k, grad, sums, batch, threads);
-    });
+    return with_sums(*plan, steepness, kept, 1, grad_x, batch, threads,
+                     [&](T* sums) { return rows_backward(*plan, kept, rows, k, grad, sums, batch, threads); });
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                          \

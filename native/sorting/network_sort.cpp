@@ -22,9 +22,7 @@ struct Strips {
 
     int64_t count() const { return calls.strips; }
     int64_t first_column(int64_t strip) const { return strip * widest; }
-    int64_t columns(int64_t strip) const {
-        return smaller<int64_t>(widest, plan.n - first_column(strip));
-    }
+    int64_t columns(int64_t strip) const { return smaller<int64_t>(widest, plan.n - first_column(strip)); }
     int64_t row(int64_t strip) const {
         return (columns(strip) + granule_columns - 1) / granule_columns * granule_columns;
     }
@@ -63,7 +61,7 @@ struct Strips {
         });
     }
 
-private:
+  private:
     // Calls f(rank, columns) for all rows, with a constant for the width that strips have but for the last one.
     template <typename F>
     void copy(int64_t strip, F&& f) const {
@@ -223,12 +221,11 @@ bool network_matrix(const SortingPlan* plan, int distribution, double art, doubl
 template <typename T>
 bool network_matrix_backward(const SortingPlan* plan, double steepness, const T* kept, const T* grad, T* grad_x,
                              int64_t batch, int threads) {
-    SOFTLY_NARROWER_IF(plan->n <= Simd<T>::width, network_matrix_backward, plan, steepness, kept, grad, grad_x,
-                       batch, threads);
+    SOFTLY_NARROWER_IF(plan->n <= Simd<T>::width, network_matrix_backward, plan, steepness, kept, grad, grad_x, batch,
+                       threads);
     const int64_t parts = parts_per_sample(batch, Strips<T>(*plan).count(), threads);
-    return with_sums(*plan, steepness, kept, parts, grad_x, batch, threads, [&](T* sums) {
-        return matrix_backward(*plan, kept, grad, sums, parts, batch, threads);
-    });
+    return with_sums(*plan, steepness, kept, parts, grad_x, batch, threads,
+                     [&](T* sums) { return matrix_backward(*plan, kept, grad, sums, parts, batch, threads); });
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                          \

@@ -116,7 +116,7 @@ std::vector<Stretch> stretches(const std::vector<Layer>& layers, const std::vect
 
 // Compiles one or two layers, restricted to comparators of one set of wires, into runs.
 class Fusion {
-public:
+  public:
     explicit Fusion(Plan& plan) : plan_(plan), partner_a_(plan.n, {-1, -1}), partner_b_(plan.n, {-1, -1}) {}
 
     // `first` and `second` are numbers of comparators: where the layers' next ones go. Appends to `placed` in order.
@@ -181,7 +181,7 @@ public:
         for (Pair pair : b) partner_b[pair.first] = partner_b[pair.second] = {-1, -1};
     }
 
-private:
+  private:
     static void join(std::vector<Pair>& partner, Pair pair, int32_t index) {
         partner[pair.first] = {pair.second, index};
         partner[pair.second] = {pair.first, index};
@@ -261,10 +261,16 @@ void compile(Plan& plan, const std::vector<Layer>& layers) {
 
 // For every granule of columns, the first and the last operation of a run that it takes part in.
 class Reach {
-public:
+  public:
     Reach(const SortingPlan& plan, int32_t columns)
-        : plan_(plan), columns_(columns), granules_((plan.n + columns - 1) / columns), low_(plan.n), high_(plan.n),
-          begin_(granules_), end_(granules_), free_(granules_ + 1) {
+        : plan_(plan),
+          columns_(columns),
+          granules_((plan.n + columns - 1) / columns),
+          low_(plan.n),
+          high_(plan.n),
+          begin_(granules_),
+          end_(granules_),
+          free_(granules_ + 1) {
         std::iota(low_.begin(), low_.end(), 0);
         high_ = low_;
     }
@@ -314,7 +320,7 @@ public:
     int32_t begin(int32_t granule) const { return begin_[granule]; }
     int32_t end(int32_t granule) const { return end_[granule]; }
 
-private:
+  private:
     void reset() { std::iota(free_.begin(), free_.end(), 0); }
     int32_t next_free(int32_t granule) {
         while (free_[granule] != granule) granule = free_[granule] = free_[free_[granule]];

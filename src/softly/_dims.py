@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 from torch import Tensor
 
 Dim = int | tuple[int, ...]
@@ -39,3 +42,15 @@ def kept(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     for d in dims:
         x = x.unsqueeze(d)
     return x
+
+
+def warn_of_one(x: Tensor, function: str) -> None:
+    """Say that the last dimension has one entry, so that nothing happens along it, to who called softly."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("softly."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{function}: x has shape {tuple(x.shape)}, and its last dimension, along which it works, has one entry. "
+        f"Scores of a network want x.squeeze(-1), or dim=-2; where lists of one are meant, dim={x.ndim - 1} says so.",
+        stacklevel=level,
+    )

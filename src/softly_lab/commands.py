@@ -1,5 +1,6 @@
 """The commands of `softly`, one function each. What a command needs is imported when it runs."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 import softly
 from softly_lab import run_commands
 from softly_lab.data_commands import data
+from softly_lab.explained import explained
 from softly_lab.logic_commands import logic
 
 commands = typer.Typer(
@@ -50,6 +52,12 @@ def tour(
     out: Annotated[Path, typer.Option(help="The folder that the page is written to.")] = Path("softly-tour"),
 ) -> None:
     """See every capability once, on one page with pictures. Needs no data and no network."""
+    with explained():  # before the work, not after it
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"--out must be a folder for the page, and {out} is a file.")
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise ValueError(f"--out must be a folder to write to, and {out} is not.")
     from softly_lab.tour import run
 
     if not run(out):

@@ -349,3 +349,34 @@ def test_relaxed_methods_call_relaxed_methods():
     torch.testing.assert_close(stretch.scaled(x), torch.tensor([6.0, 3.0, 12.0]), atol=1e-3, rtol=0)
     torch.testing.assert_close(stretch.both(x), torch.tensor([12.0, 0.0, 24.0]), atol=1e-2, rtol=0)
     assert "self.factor" in str(stretch.scaled.program)
+
+
+def test_a_forgotten_batch_is_named():
+    @softly.relax
+    def loop(x):
+        total = 0.0
+        for value in x:
+            total += value
+        return total
+
+    @softly.relax
+    def length(x):
+        return x[0] if len(x) > 1 else 0.0
+
+    @softly.relax
+    def place(x):
+        return x[0] if x[0] > 0 else 0.0
+
+    for function in (loop, length, place):
+        with pytest.raises(TypeError, match=r"an argument has shape \(5,\).*x\[None\], or batch_dims=0"):
+            function(torch.randn(5))
+        assert function(torch.randn(1, 5)).shape == (1,)
+        assert function.using(batch_dims=0)(torch.randn(5)).shape == ()
+
+    @softly.relax
+    def inner(x):
+        for value in x[0]:
+            return value
+
+    with pytest.raises(TypeError, match=r"a list or an array\.$"):  # here the batch was not forgotten
+        inner(torch.randn(2, 5))

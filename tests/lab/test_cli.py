@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import softly
+from softly_lab.commands import commands
 
 SOFTLY = Path(sys.executable).with_name("softly")
 
@@ -53,3 +55,15 @@ app()
     assert package in result.stderr
     assert 'pip install "softly[lab]"' in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_tour_refuses_a_file_before_it_works(tmp_path, monkeypatch):
+    monkeypatch.setattr("softly_lab.tour.run", lambda out: pytest.fail("it worked"))
+    file = tmp_path / "page.html"
+    file.write_text("mine")
+    for out in (file, file / "deeper"):
+        result = CliRunner().invoke(commands, ["tour", "--out", str(out)])
+        assert result.exit_code == 1
+        assert result.stderr.startswith("softly: ")
+        assert str(file) in result.stderr
+    assert file.read_text() == "mine"

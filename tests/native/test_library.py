@@ -1,10 +1,15 @@
 """What is said of the compiled module where it is missing, or asked for what there is not."""
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
+
+import softly
 
 
 def python(code, **environment):
@@ -48,6 +53,14 @@ def test_who_switched_them_off_is_not_told():
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "switched off by SOFTLY_NATIVE=0"
     assert done.stdout.splitlines()[4] == "0 "
+
+
+def test_what_was_not_built_is_said_to_be_missing(tmp_path):
+    shutil.copytree(Path(softly.__file__).parent, tmp_path / "softly", ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+    paths = [str(tmp_path), sysconfig.get_path("purelib")]
+    code = f"import sys; sys.path[:0] = {paths}; import softly; print(softly.native.why())"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "No module named 'softly._native'\n"
 
 
 @pytest.mark.native

@@ -350,3 +350,18 @@ def test_order_alone_teaches_digits(sorter):
         optimizer.step()
     x, y = draw(500)
     assert metrics.exact_match(model(x).squeeze(-1), y) > 0.9
+
+
+def test_targets_that_are_no_ranks_are_refused():
+    x = torch.tensor([[0.3, 2.0, -1.0, 0.7]])
+    log_P, ranks = softly.SoftSort().log_permutation(x), softly.SoftSort().rank(x)
+    order = x.argsort(-1)  # where the ranks' inputs are, and not what rank inputs have
+    with pytest.raises(ValueError, match="count from 0 need 1 added"):
+        ranking_loss(log_P, order, log=True)
+    with pytest.raises(ValueError, match="count from 0 need 1 added"):
+        spearman_loss(ranks, order)
+    ties = torch.tensor([[1, 2, 2, 4]])
+    with pytest.raises(ValueError, match="missing or given twice"):
+        ranking_loss(log_P, ties, log=True)
+    with pytest.raises(ValueError, match="must be from 1 to n = 4"):
+        ranking_loss(log_P, torch.tensor([[1, 2, 3, 5]]), log=True)

@@ -355,3 +355,17 @@ def test_bad_hyperparameters():
         softly.sort(torch.zeros(2), sorter=softly.SoftSort(), steepness=2.0)
     with pytest.raises(ValueError, match="only sorting networks have a distribution"):
         softly.sort(torch.zeros(2), sorter="softsort", distribution="cauchy")
+
+
+def test_a_sorted_dimension_of_one_is_pointed_out():
+    scores = batch(4, 7, 1)
+    for call in (softly.sort, softly.rank, softly.permutation, softly.SoftSort().sort, softly.median):
+        with pytest.warns(UserWarning, match=r"shape \(4, 7, 1\).*squeeze\(-1\), or dim=-2.*dim=2 says so") as caught:
+            call(scores)
+        assert caught[0].filename == __file__
+    # What is meant is not.
+    softly.sort(scores, dim=2)
+    softly.sort(scores, dim=-2)
+    softly.sort(batch(4, 1))
+    softly.sort(batch(4, 1, 1))
+    torch.testing.assert_close(softly.sort(scores, dim=-2), softly.sort(scores.squeeze(-1)).unsqueeze(-1))

@@ -25,7 +25,7 @@ def _load() -> tuple[ModuleType | None, str]:
     if os.environ.get("SOFTLY_NATIVE", "1") == "0":
         return None, "switched off by SOFTLY_NATIVE=0"
     try:
-        from softly import _native
+        import softly._native as _native  # which, unlike `from softly import`, says that it is not there
     except ImportError as error:
         return None, str(error)
     return _native, ""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from softly import _inputs, native
+from softly import _dims, _inputs, native
 from softly._steepness import Steep, Steepness
 from softly._straight_through import straight_through
 from softly.distributions.base import log
@@ -407,6 +407,8 @@ class Sorter(Steep):
         rows = _moved(x, dim, -1)
         if rows.shape[-1] == 0:
             raise ValueError(f"{name}: x must have at least one entry along dim, got shape {tuple(x.shape)}.")
+        if dim == -1 and x.ndim > 2 and x.shape[-1] == 1 and x.shape[-2] > 1 and not torch.compiler.is_compiling():
+            _dims.warn_of_one(x, name)
         if lengths is not None and mask is not None:
             raise ValueError(f"{name}: give lengths or mask, not both.")
         if lengths is not None:

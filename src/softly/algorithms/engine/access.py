@@ -65,7 +65,7 @@ class Access:
         if isinstance(collection, dict):
             return self._entry(collection, key)
         if isinstance(collection, (Number, Tensor)):
-            raise self.engine.error(TypeError, "a number can't be indexed")
+            raise self.engine.no_collection("a number can't be indexed")
         entries: Any = intact(collection)
         if isinstance(collection, (list, tuple, deque, range)):
             if isinstance(key, (Tensor, Number, Categorical)):
@@ -149,7 +149,7 @@ class Access:
         elif kind is Choice:
             self.engine.control.each(collection, lambda option: self.setitem(option, key, value))
         elif isinstance(collection, (Number, Tensor)):
-            raise self.engine.error(TypeError, "a number can't be indexed")
+            raise self.engine.no_collection("a number can't be indexed")
         elif isinstance(collection, dict):
             if isinstance(key, (*RELAXED, Choice)):
                 raise self.engine.error(TypeError, "a dict can't be written at a relaxed key")
@@ -198,7 +198,7 @@ class Access:
 
     def iterate(self, iterable: Any) -> Iterable[Any]:
         if isinstance(iterable, (Number, Tensor)):
-            raise self.engine.error(TypeError, "a loop over a relaxed number; it needs a range, a list or an array")
+            raise self.engine.no_collection("a loop over a relaxed number; it needs a range, a list or an array")
         if isinstance(iterable, Choice):
             first = iterable.options[0][1]
             if isinstance(first, (Array, list)) and all(len(o) == len(first) for _, o in iterable.options):

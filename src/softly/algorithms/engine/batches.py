@@ -168,6 +168,10 @@ class Batch:
         """The arguments as values of the program; ``examples`` in the place of its tensors, all with a batch."""
         leaves = []
         others = None if examples is None else iter(examples)
+        bare = (
+            x.shape for x, batched in zip(self.leaves, self.batched, strict=True) if batched and x.ndim == self.dims
+        )
+        engine.bare = next(bare, None) if self.dims else None
         for leaf, batched in zip(self.leaves, self.batched, strict=True):
             if isinstance(leaf, Tensor):
                 if others is not None:

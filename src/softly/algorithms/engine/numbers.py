@@ -64,16 +64,16 @@ class Number:
         return f"{type(self).__name__}({self.tensor})"
 
     def __iter__(self) -> Any:
-        self._refuse("a loop over", "it needs a range, a list or an array")
+        raise self.engine.no_collection("a loop over a relaxed value; it needs a range, a list or an array")
 
     def __len__(self) -> int:
-        self._refuse("the length of", "only arrays and lists have one")
+        raise self.engine.no_collection("the length of a relaxed value; only arrays and lists have one")
 
     def __getitem__(self, key: Any) -> Any:
-        raise self.engine.error(TypeError, "a number can't be indexed")
+        raise self.engine.no_collection("a number can't be indexed")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise self.engine.error(TypeError, "a number can't be indexed")
+        raise self.engine.no_collection("a number can't be indexed")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         self._refuse("a NumPy array can't be made of", "keep the value, or put it into a list")

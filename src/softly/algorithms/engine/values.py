@@ -48,6 +48,7 @@ class Values(Run):
         self.anchor: Tensor | None = None  # a condition that was skipped, through which a gradient of 0 flows
         self.outside: dict[int, Any] = {}  # lists and dicts that belong to others
         self.inputs: Mapping[int, Tensor] = {}  # tensors from outside, as a compiler has them
+        self.bare: torch.Size | None = None  # the shape of an argument that is nothing but a batch
         self.rounding = Rounding(self)
         self.careful = Arithmetic(self, self.rounding)
         self._constants: dict[float, Tensor] = {}
@@ -78,6 +79,16 @@ class Values(Run):
     def error(self, kind: type[Exception], message: str) -> Exception:
         """An exception that names the line of the program."""
         return kind(f"softly.relax: {place(program_frames())}{message}.")
+
+    def no_collection(self, message: str) -> Exception:
+        """The exception for a number in the place of a list, which a forgotten batch may have made of it."""
+        if self.bare is not None:
+            shape = tuple(self.bare)
+            message += (
+                f"; an argument has shape {shape}, which is a batch of numbers to the function: "
+                "a single example needs a batch of one, x[None], or batch_dims=0"
+            )
+        return self.error(TypeError, message)
 
     def constant(self, value: float) -> Tensor:
         found = self._constants.get(value)

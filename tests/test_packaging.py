@@ -111,20 +111,10 @@ def test_without_a_compiler_the_wheel_has_no_compiled_module(required, tmp_path)
         ]
 
 
-def test_the_readme_shows_its_picture_wherever_it_is_read():
-    text = (ROOT / "README.md").read_text()
-    home = next(url for url in metadata_urls() if url.startswith("https://github.com/"))
-    raw = home.replace("github.com", "raw.githubusercontent.com") + "/main/"
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+def test_the_readme_shows_its_picture():
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", (ROOT / "README.md").read_text())
     assert pictures
-    for picture in pictures:
-        assert picture.startswith(raw)
-        assert (ROOT / picture.removeprefix(raw)).is_file()
-    assert all(url.startswith(home) for url in metadata_urls())
-
-
-def metadata_urls():
-    return list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"].values())
+    assert all((ROOT / picture).is_file() for picture in pictures)
 
 
 def test_workflows_cover_what_is_promised():

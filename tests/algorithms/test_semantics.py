@@ -471,3 +471,36 @@ def test_arrays_join_with_arrays_and_lists():
         p * a + (1 - p) * torch.tensor([1.0, 2.0]),
     )
     close(third, p * 2 * b + (1 - p) * a)
+
+
+def test_answers_are_compared():
+    @relax()
+    def agree(x, y):
+        return (x > 0) == (y > 0), (x > 0) != (y > 0), (x > 0) == False  # noqa: E712
+
+    a, b = sigmoid(2 * X), sigmoid(2 * Y)
+    same, different, false = agree(X, Y)
+    close(same, a * b + (1 - a) * (1 - b))
+    close(different, 1 - a * b - (1 - a) * (1 - b))
+    close(false, 1 - a)
+
+
+def test_collections_that_a_branch_chose_are_true_by_their_probabilities():
+    @relax()
+    def filled(x):
+        some, none = [1.0], []
+        chosen = some if x > 0 else none
+        result = 3.0 if chosen else 5.0
+        return result, len(some) + len(none)
+
+    p = sigmoid(2 * X)
+    close(filled(X)[0], 3 * p + 5 * (1 - p))
+
+    @relax()
+    def same(x):
+        first, second = [1.0], [2.0]
+        chosen = first if x > 0 else second
+        return 1.0 if chosen is first else len(second) + 0.0
+
+    with pytest.raises(TypeError, match="`is` of a collection that depends on a branch"):
+        same(X)

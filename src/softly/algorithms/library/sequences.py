@@ -65,7 +65,7 @@ def longest_common_subsequence(s: Any, t: Any) -> Any:
 
     Example:
         >>> s, t = torch.eye(3)[None, [0, 1, 2]], torch.eye(3)[None, [0, 2]]
-        >>> softly.algorithms.library.longest_common_subsequence(s, t)
+        >>> softly.algorithms.library.longest_common_subsequence(s, t).round(decimals=2)
         tensor([2.])
     """
     n, m = len(s), len(t)

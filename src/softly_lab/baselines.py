@@ -66,8 +66,9 @@ class Scikit(Task):
         self.model.fit(self.train[0].numpy(), self.train[1].numpy())
 
     def measure(self) -> dict[str, float]:
-        """Accuracy on the test data in per cent, parameters and bytes, and nanoseconds a row."""
+        """Accuracy on the test data in per cent, parameters and bytes, nanoseconds and operations a row."""
         rows, labels = (part.numpy() for part in self.held)
+        operations: dict[str, float] = {}
         if isinstance(self.model, DecisionTreeClassifier):
             tree = self.model.tree_
             # A column and a threshold in each inner node, and a class in each leaf.
@@ -75,12 +76,13 @@ class Scikit(Task):
             size = 3 * parameters
         else:
             parameters = self.model.coef_.size + self.model.intercept_.size
-            size = 4 * parameters
+            size, operations = 4 * parameters, {"FLOPs": 2 * self.model.coef_.size}
         return {
             "accuracy": 100 * float(np.mean(self.model.predict(rows) == labels)),
             "parameters": parameters,
             "bytes": size,
             "ns a row": nanoseconds(lambda: self.model.predict(rows), len(rows)),
+            **operations,
         }
 
     def state(self) -> Any:
@@ -109,7 +111,7 @@ class Perceptron(Task):
             self.optimizer.step()
 
     def measure(self) -> dict[str, float]:
-        """Accuracy on the test data in per cent, parameters and bytes, and nanoseconds a row."""
+        """Accuracy on the test data in per cent, parameters and bytes, nanoseconds and operations a row."""
         rows, labels = self.held
         with torch.no_grad():
             guess = self.model(rows).argmax(-1)
@@ -120,6 +122,7 @@ class Perceptron(Task):
             "parameters": parameters,
             "bytes": 4 * parameters,
             "ns a row": spent,
+            "FLOPs": 2 * sum(p.numel() for p in self.model.parameters() if p.ndim == 2),
         }
 
     def state(self) -> Any:
@@ -135,8 +138,7 @@ def sizes(runs: Sequence[Result]) -> dict[str, Figure]:
     by_data: dict[str, dict[str, tuple[float, float]]] = {}
     for run in runs:
         if "bytes" in run.final:
-            reached = run.final["discretized" if run.config["model"] == "logic" else "accuracy"]
-            by_data.setdefault(run.data, {})[run.config["model"]] = run.final["bytes"], reached
+            by_data.setdefault(run.data, {})[run.config["model"]] = run.final["bytes"], run.final["accuracy"]
     by_data = {data: models for data, models in by_data.items() if len(models) > 1}
     if not by_data:
         return {}

@@ -28,11 +28,14 @@ MOST_PICTURES = 8  # of one experiment
 
 @dataclass(frozen=True)
 class Row:
-    """A cell of the thesis: what it is called, which runs are of its kind, and its numbers, in the order of metrics."""
+    """A row of the thesis: what it is called, its numbers, or texts, in the order of columns, and which runs are alike.
+
+    Without a config it is quoted only: softly has no such runs. In a config, an empty text is an option not given.
+    """
 
     label: str
-    config: Mapping[str, Any]
-    published: Sequence[float]
+    published: Sequence[float | str]
+    config: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class PublishedTable:
         experiment: Whose runs it is compared with.
         data: A part of the name of their data.
         metrics: Names of what is measured.
+        quoted: Columns that are the thesis' alone, behind those of the metrics.
         unit: In which unit.
         baseline: The options of what the others are tested against, by Welch's t-test over seeds.
     """
@@ -56,12 +60,13 @@ class PublishedTable:
     data: str = ""
     unit: str = ""
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    quoted: Sequence[str] = ()
 
     def has(self, row: Row, run: Result) -> bool:
         """Whether a run is of a row's kind."""
-        if run.experiment != self.experiment or self.data not in run.data:
+        if row.config is None or run.experiment != self.experiment or self.data not in run.data:
             return False
-        return all(run.config.get(name) == value for name, value in row.config.items())
+        return all(run.config.get(name) == (None if value == "" else value) for name, value in row.config.items())
 
 
 def tables() -> list[PublishedTable]:
@@ -135,8 +140,15 @@ def _kinds(runs: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
 def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation, to as many digits as are worth reading."""
     mean = statistics.fmean(values)
+    if len({*values}) == 1 and float(mean).is_integer() and mean >= 1000:
+        return f"{mean:,.0f}"
     text = f"{mean:.2f}" if abs(mean) >= 1 else f"{mean:.3f}"
     return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def _quote(value: float | str) -> str:
+    """A number of the thesis as it stands there."""
+    return escape(value) if isinstance(value, str) else f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def significance(table: PublishedTable, runs: Sequence[Result], others: Iterable[Result]) -> float | None:
@@ -158,17 +170,23 @@ def significance(table: PublishedTable, runs: Sequence[Result], others: Iterable
 
 def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> str:
     head = "".join(f"<th>{escape(metric)}, thesis<th>ours" for metric in table.metrics)
+    head += "".join(f"<th>{escape(column)}, thesis" for column in table.quoted)
     tested = "<th>p" if table.baseline else ""
     everything = list(itertools.chain.from_iterable(groups.values()))
     lines = []
     for row in table.rows:
-        thesis = [f"{value:g}" for value in row.published]
+        thesis = [_quote(value) for value in row.published]
+        measured, rest = thesis[: len(table.metrics)], "".join(f"<td>{value}" for value in thesis[len(table.metrics) :])
         if not groups[row.label]:
-            cells = "".join(f"<td>{value}<td class=none>not run" for value in thesis)
+            empty = "quoted" if row.config is None else "not run"
+            cells = "".join(f"<td>{value}<td class=none>{value and empty}" for value in measured) + rest
             lines.append(f"<tr class=none><td>{escape(row.label)}{cells}{tested and '<td>'}<td><td>")
         for (preset, data, _), runs in _kinds(groups[row.label]).items():
-            ours = [spread([run.final[metric] for run in runs]) for metric in table.metrics]
-            cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(thesis, ours, strict=True))
+            ours = [
+                spread([run.final[metric] for run in runs]) if metric in runs[0].final else ""
+                for metric in table.metrics
+            ]
+            cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(measured, ours, strict=True)) + rest
             if table.baseline:
                 p = significance(table, runs, everything)
                 cells += "<td>" if p is None else f"<td>{p:.2g}"

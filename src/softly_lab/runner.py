@@ -311,20 +311,25 @@ class _Kept:
         if path.exists():
             if not resume:
                 raise ValueError(f"{folder} has a run already: go on with --resume, or choose another folder.")
-            self._same(path, described)
+            self._same(path, described, _plain(experiment.config()))
         else:
             versions = {"softly": softly.__version__, "torch": torch.__version__, "python": platform.python_version()}
             write(path, json.dumps({**described, "versions": versions}, indent=2) + "\n")
         self.lines = Lines(folder / "metrics.jsonl")
         self.finished = (folder / "result.json").exists()
 
-    def _same(self, path: Path, described: Mapping[str, Any]) -> None:
+    def _same(self, path: Path, described: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+        """Refuse a run with other options; one that is newer than the run had its usual value, as its runs have."""
         try:
             found = json.loads(path.read_text())
-            ours, theirs = {**described, **described["config"]}, {**found, **found["config"]}
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            kept = {**usual, **found.pop("config")}
+            found.pop("versions", None)
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: this is no config of a run: {error}.") from None
-        other = [f"{k} {theirs.get(k)!r}, not {v!r}" for k, v in ours.items() if k != "config" and theirs.get(k) != v]
+        ours, theirs = {**described, **described["config"]}, {**found, **kept}
+        del ours["config"]
+        names = dict.fromkeys((*ours, *theirs))
+        other = [f"{k} {theirs.get(k)!r}, not {ours.get(k)!r}" for k in names if theirs.get(k) != ours.get(k)]
         if other:
             raise ValueError(f"{self.folder} has a run with other options ({'; '.join(other)}).")
 

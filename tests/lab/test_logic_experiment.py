@@ -46,7 +46,7 @@ def task(monkeypatch):
 
 def test_it_learns(task):
     _, result = task(epochs=150, report=50)
-    assert result.final["discretized"] > 75
+    assert result.final["accuracy"] > 75
 
 
 def test_recipes():
@@ -75,7 +75,7 @@ def test_best_epoch_and_attempt_on_the_training_data_are_kept(task):
 def test_hard_epochs_end_on_the_hard_network(task):
     made, result = task(hard_epochs=3, decay=True, weight_decay=0.01)
     assert result.final["step"] == 9
-    assert result.final["discretized"] == result.final["relaxed"]
+    assert result.final["accuracy"] == result.final["relaxed"]
     assert {layer.parametrization for layer in made.network.layers} == {parametrizations.get("straight_through")}
 
 

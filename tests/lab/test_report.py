@@ -28,10 +28,9 @@ def test_every_published_row_can_be_run():
         labels = [row.label for row in table.rows]
         assert len(set(labels)) == len(labels)
         for row in table.rows:
-            experiment.configure(
-                "standard", **{k: tuple(v) if isinstance(v, list) else v for k, v in row.config.items()}
-            )
-            assert len(row.published) == len(table.metrics)
+            options = {k: tuple(v) if isinstance(v, list) else v for k, v in (row.config or {}).items() if v != ""}
+            experiment.configure("standard", **options)
+            assert len(row.published) == len(table.metrics) + len(table.quoted)
             assert table.source.startswith("chapter")
 
 
@@ -46,6 +45,25 @@ def test_the_page(runs):
     assert "not run" in page
     assert page.count("data:image/png;base64,") == 3
     assert not re.search(r"""(src|href)=["']?http""", page)
+
+
+def test_rows_and_columns_that_are_quoted_only():
+    experiment = experiments.get("logic")
+
+    def result(accuracy, **options):
+        config = runner._plain(experiment.configure("standard", data="mnist", **options))
+        final = {"accuracy": accuracy, "parameters": 48000, "bytes": 24000, "ns a row": 300.0, "OPs": 48000}
+        return runner.Result("logic", "standard", "MNIST", config, (final,), 1.0, None)
+
+    page = report.render([result(97.5), result(98.5, architecture="mnist")])
+    rows = {line.split("<td>")[1]: line for line in page.splitlines() if line.startswith("<tr")}
+    small = rows["Logic gate network, small"]
+    assert "<td>97.69<td><b>97.50</b><td>48,000<td><b>48,000</b><td>23 KB<td><b>24,000</b>" in small
+    assert "<td>6.3 ns<td>1 seed" in small
+    assert "<b>98.50</b>" in rows["Logic gate network"]
+    assert "98.50" not in small
+    assert "quoted" in rows["FINN, a binary neural network"]
+    assert "not run" in rows["Neural network, small"]
 
 
 def test_differences_are_tested_against_their_baseline():

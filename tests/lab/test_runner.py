@@ -87,6 +87,21 @@ def test_resuming(tmp_path):
     assert run(WALK, WALK.configure("quick"), folder, resume=True) == load(folder)
 
 
+def test_runs_that_are_older_than_an_option_had_its_usual_value(tmp_path):
+    path = tmp_path / "config.json"
+    run(WALK, WALK.configure("quick"), tmp_path)
+    described = json.loads(path.read_text())
+    del described["config"]["kind"]
+    path.write_text(json.dumps(described))
+    assert run(WALK, WALK.configure("quick"), tmp_path, resume=True).final["step"] == 10
+    with pytest.raises(ValueError, match=r"other options \(kind 'walk', not 'fail'\)"):
+        run(WALK, WALK.configure("quick", kind="fail"), tmp_path, resume=True)
+    described["config"]["pace"] = 3
+    path.write_text(json.dumps(described))
+    with pytest.raises(ValueError, match=r"other options \(pace 3, not None\)"):
+        run(WALK, WALK.configure("quick"), tmp_path, resume=True)
+
+
 def test_one_process_at_a_time(tmp_path):
     import fcntl
 

@@ -257,18 +257,18 @@ class Logic(Task):
         return network
 
     def measure(self) -> dict[str, float]:
-        """Accuracies on the test data in per cent, of the discretized and of the relaxed network."""
+        """Accuracies on the test data in per cent, of the network on hard gates and of the relaxed one."""
         network = self.chosen()
         hard = accuracy(evaluate(network, self.held_bits), self.held_labels)
         network.train()
         with torch.no_grad():
             scores = torch.cat([network(part) for part in self.held_bits.split(1024)])
-        found = {"loss": self.loss, "discretized": 100 * hard, "relaxed": 100 * accuracy(scores, self.held_labels)}
+        found = {"loss": self.loss, "accuracy": 100 * hard, "relaxed": 100 * accuracy(scores, self.held_labels)}
         if self.done == self.steps:
             circuit = self.circuit()
             gates = sum(len(weight) for weight in self.network.parameters())
             # Four bits a gate, as the chapter counts: wires are drawn by a seed.
-            found |= {"parameters": gates, "bytes": -(-gates // 2), "gates left": circuit.netlist.num_gates}
+            found |= {"parameters": gates, "bytes": -(-gates // 2), "OPs": gates, "gates left": circuit.netlist.num_gates}
             found["ns a row"] = baselines.nanoseconds(lambda: circuit.predict(self.held_rows), len(self.held_rows))
         return found
 

@@ -186,7 +186,7 @@ class Sorting(Training):
     def test(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for length in sorted({self.config.n, 5}):
-            generator = torch.Generator().manual_seed(length)
+            generator = torch.Generator().manual_seed(1000 * self.config.seed + length)
             scores, shown = [], []
             for _ in range(-(-self.config.test_lists // 100)):
                 drawn, values = self.held.lists(100, length, generator)

@@ -89,7 +89,7 @@ sdist: $(VENV)/.installed  ## build the source distribution, install it into an 
 	@build/sdist-venv/bin/python -m pip $(INSTALL) --no-deps --no-build-isolation dist/*.tar.gz
 	@cd build && sdist-venv/bin/python -I ../scripts/smoke-test
 
-cross: $(VENV)/.cross  ## compile the kernels for Linux and macOS on other processors, and try those for AArch64
+cross: $(VENV)/.cross  ## compile the kernels for Linux, macOS and Windows, and try them by qemu and Wine
 	@echo "== other platforms"
 	@$(BIN)/python scripts/cross
 

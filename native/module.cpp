@@ -32,37 +32,6 @@
 
 namespace nb = nanobind;
 
-namespace softly {
-namespace {
-
-const char* name(Isa isa) {
-    constexpr const char* names[] = {"portable", "avx2", "avx512"};
-    return names[static_cast<int>(isa)];
-}
-
-}  // namespace
-
-Isa isa() {
-    static const Isa settled = [] {
-        Isa widest = Isa::portable;
-#if defined(__x86_64__)
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-            const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-            widest = wide ? Isa::avx512 : Isa::avx2;
-        }
-#endif
-        const char* wish = std::getenv("SOFTLY_ISA");
-        for (const Isa narrower : {Isa::portable, Isa::avx2}) {
-            if (wish != nullptr && std::strcmp(wish, name(narrower)) == 0) return std::min(narrower, widest);
-        }
-        return widest;
-    }();
-    return settled;
-}
-
-}  // namespace softly
-
 namespace {
 
 template <typename T>

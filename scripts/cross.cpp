@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace softly::portable;
+using namespace softly::SOFTLY_ISA;
 
 int failures = 0, checks = 0;
 
@@ -95,6 +95,6 @@ int main() {
     sorting<double>(6, logistic, 1e-13);
     reductions<float>(1e-5);
     reductions<double>(1e-13);
-    std::printf("%d comparisons, %d wrong\n", checks, failures);
+    std::printf("on %s: %d comparisons, %d wrong", softly::name(softly::isa()), checks, failures);
     return failures != 0;
 }

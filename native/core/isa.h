@@ -66,5 +66,6 @@ enum class Isa { portable, avx2, avx512 };
 // The widest instruction set that the machine has, or a narrower one where the environment says so: SOFTLY_ISA=avx2.
 // Settled at the first call, which is the import of the module.
 Isa isa();
+const char* name(Isa isa);
 
 }  // namespace softly

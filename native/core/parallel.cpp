@@ -9,7 +9,9 @@
 #include <system_error>
 #include <thread>
 
+#if !defined(_WIN32)
 #include <pthread.h>
+#endif
 
 namespace softly {
 namespace {
@@ -116,7 +118,9 @@ class Pool {
 // Never destroyed, since workers wait in it until the process ends. A child of fork has none of its parent's
 // threads and perhaps a locked mutex, so it gets a new one.
 std::atomic<Pool*> pool = [] {
+#if !defined(_WIN32)  // which has no fork
     pthread_atfork(nullptr, nullptr, [] { pool.store(new Pool); });
+#endif
     return new Pool;
 }();
 

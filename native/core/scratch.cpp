@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
-#if __has_include(<sys/mman.h>)
+#if defined(_WIN32)
+#include <malloc.h>
+#else
 #include <sys/mman.h>
 #endif
 
@@ -14,10 +16,18 @@ constexpr size_t line = 64;
 constexpr size_t page = size_t{2} << 20, many = size_t{192} << 10;
 constexpr size_t kept = size_t{16} << 20;  // larger requests are honoured, and given back at the next small one
 
+#if defined(_WIN32)  // which has the C library's function by another name
+void* allocate(size_t unit, size_t size) { return _aligned_malloc(size, unit); }
+void release(void* memory) { _aligned_free(memory); }
+#else
+void* allocate(size_t unit, size_t size) { return std::aligned_alloc(unit, size); }
+void release(void* memory) { std::free(memory); }
+#endif
+
 struct Arena {
     void* memory = nullptr;
     size_t size = 0;
-    ~Arena() { std::free(memory); }
+    ~Arena() { release(memory); }
 };
 
 thread_local Arena arena;
@@ -26,10 +36,10 @@ thread_local Arena arena;
 
 void* scratch(size_t bytes) {
     if (bytes > arena.size || (arena.size > kept && bytes <= kept)) {
-        std::free(arena.memory);
+        release(arena.memory);
         const size_t unit = bytes > many ? page : line;
         arena.size = (bytes + unit - 1) / unit * unit;
-        arena.memory = std::aligned_alloc(unit, arena.size);
+        arena.memory = allocate(unit, arena.size);
         if (arena.memory == nullptr) arena.size = 0;
 #if defined(MADV_HUGEPAGE)  // Linux
         if (unit == page && arena.size) madvise(arena.memory, arena.size, MADV_HUGEPAGE);

@@ -61,7 +61,8 @@ for _ in range(10):
     child = os.fork()
     if child == 0:
         same = all((any_by_kernel(x, 3) == expected).all() for _ in range(5))
-        os._exit(0 if same else 1)
+        alone = sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+        os._exit(2 if alone else 0 if same else 1)  # a child has threads of its own
     children.append(child)
 codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 stop.set()

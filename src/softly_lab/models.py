@@ -46,15 +46,16 @@ class _Block(nn.Module):
 
 def resnet18(channels: int, outputs: int, width: int = 64) -> nn.Sequential:
     """ResNet18 for small images, as CIFAR's: the first convolution is of 3×3 and halves nothing."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(channels, width, 3, padding=1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        *(_Block(width), _Block(width)),
-    ]
+    stem = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+    return nn.Sequential(stem, _Block(width), _Block(width), *_narrowing(width, outputs))
+
+
+def _narrowing(width: int, outputs: int) -> list[nn.Module]:
+    """The upper half of ResNet18: images that get smaller and deeper, and a linear layer of their mean."""
+    layers: list[nn.Module] = []
     for wider in (2 * width, 4 * width, 8 * width):
         layers += [_Block(wider, wider // 2), _Block(wider)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, outputs))
+    return [*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, outputs)]
 
 
 def terrain_costs(cells: int, width: int = 64) -> nn.Sequential:
@@ -62,16 +63,24 @@ def terrain_costs(cells: int, width: int = 64) -> nn.Sequential:
 
     The first five layers of ResNet18, the largest features of each cell, and their mean.
     """
-    return nn.Sequential(
+    return nn.Sequential(*_beginning(width), nn.AdaptiveMaxPool2d(cells), _Mean())
+
+
+def terrain_paths(cells: int, width: int = 64) -> nn.Sequential:
+    """What has to find paths alone: all of ResNet18, to a score for each of ``cells`` × ``cells`` cells."""
+    return nn.Sequential(*_beginning(width), *_narrowing(width, cells * cells), nn.Unflatten(1, (cells, cells)))
+
+
+def _beginning(width: int) -> list[nn.Module]:
+    """The first five layers of ResNet18."""
+    return [
         nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False),
         nn.BatchNorm2d(width),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2, padding=1),
         _Block(width),
         _Block(width),
-        nn.AdaptiveMaxPool2d(cells),
-        _Mean(),
-    )
+    ]
 
 
 class _Mean(nn.Module):

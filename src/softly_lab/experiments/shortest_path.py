@@ -14,7 +14,7 @@ from softly import estimators
 from softly.algorithms import library
 from softly.estimators import solvers
 from softly_lab.data import terrain
-from softly_lab.models import terrain_costs
+from softly_lab.models import terrain_costs, terrain_paths
 from softly_lab.runner import Experiment, option
 from softly_lab.training import Training
 
@@ -62,11 +62,8 @@ class ShortestPath(Training):
         self.train, self.held = terrain.maps(config.maps, 0), terrain.maps(config.test_maps, 1)
         how = "drawn maps" if self.train.drawn else "maps of terrain tiles"
         self.data = f"{how} (stand-in for Warcraft)"
-        self.model = terrain_costs(terrain.CELLS, config.width).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if config.method == "baseline":
-            # Says of every cell whether the path goes there: a number is wanted that may be negative.
-            self.offset = torch.nn.Parameter(torch.zeros(()))
-            self.model.register_parameter("offset", self.offset)
+        network = terrain_paths if config.method == "baseline" else terrain_costs
+        self.model = network(terrain.CELLS, config.width).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
         self.criterion = self._newton(self._criterion())
 
@@ -117,6 +114,7 @@ class ShortestPath(Training):
         return softly.NewtonLoss(criterion, curvature=curvature, tikhonov=tikhonov, reduction="mean")
 
     def _costs(self, images: Tensor) -> Tensor:
+        """Of every cell; the baseline's are scores, > 0 where it takes the path to go."""
         return self.model(images.contiguous(memory_format=torch.channels_last))
 
     def loss(self, number: int) -> Tensor:
@@ -124,14 +122,11 @@ class ShortestPath(Training):
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * 0.1 ** ((done >= 0.6) + (done >= 0.8))
         chosen = torch.randint(len(self.train), (config.batch_size,))
-        costs = self._costs(self.train.images[chosen])
-        if config.method == "baseline":
-            costs = costs - self.offset
-        return self.criterion(costs, self.train.paths[chosen])
+        return self.criterion(self._costs(self.train.images[chosen]), self.train.paths[chosen])
 
     def _paths(self, images: Tensor) -> Tensor:
         costs = torch.cat([self._costs(part) for part in images.split(200)])
-        return (costs > self.offset).float() if self.config.method == "baseline" else solvers.shortest_path(costs)
+        return (costs > 0).float() if self.config.method == "baseline" else solvers.shortest_path(costs)
 
     def test(self) -> dict[str, float]:
         """The share of paths that are right in every cell, and of those that cost as little as possible."""

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -85,6 +86,16 @@ def test_no_import_cycles():
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+# Words that only data sets have, which the library does not know.
+DATA_SETS = re.compile(r"mnist|cifar|monk[123s]|adult|breast.cancer|imagenet|letor", re.IGNORECASE)
+LIBRARY = [name for name in MODULES if name.split(".")[0] == "softly"]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_knows_no_data_set(name):
+    assert not DATA_SETS.findall(MODULES[name].read_text())
 
 
 @pytest.mark.parametrize(

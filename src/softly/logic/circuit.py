@@ -74,15 +74,35 @@ class Circuit:
         missing: Sequence[str] = (),
         classes: Sequence[str] = (),
     ) -> None:
-        self.num_inputs, self.layers = num_inputs, tuple(layers)
-        self.k, self.tau, self.beta, self.logit_size = k, float(tau), float(beta), logit_size
-        self.scale, self.shift = float(scale), float(shift)
-        self.task = ("numbers" if k == 1 else "classes") if task is None else task
+        self.num_inputs, self.layers, self.k = num_inputs, tuple(layers), k
         self.comparisons, self.outputs = comparisons, outputs
+        self._describe(
+            tau=tau, beta=beta, logit_size=logit_size, scale=scale, shift=shift, task=task,
+            columns=columns, texts=texts, missing=missing, classes=classes,
+        )  # fmt: skip
+        self.netlist, self.inputs = self._simplified()
+
+    def _describe(
+        self,
+        *,
+        tau: float,
+        beta: float,
+        logit_size: int,
+        scale: float,
+        shift: float,
+        task: str | None,
+        columns: Sequence[str],
+        texts: Sequence[Sequence[str]],
+        missing: Sequence[str],
+        classes: Sequence[str],
+    ) -> None:
+        """All that is not gates and wires: what can be another without other gates."""
+        self.tau, self.beta, self.logit_size = float(tau), float(beta), logit_size
+        self.scale, self.shift = float(scale), float(shift)
+        self.task = ("numbers" if self.k == 1 else "classes") if task is None else task
         self.columns, self.classes, self.missing = tuple(columns), tuple(classes), tuple(missing)
         self.texts = tuple(map(tuple, texts)) if any(texts) else ()
         self._check()
-        self.netlist, self.inputs = self._simplified()
 
     def _simplified(self) -> tuple[Netlist, Comparisons | None]:
         if self.comparisons is None:
@@ -275,14 +295,27 @@ class Circuit:
         return {name: getattr(self, name) for name in inspect.signature(Circuit).parameters}
 
     def described(self, **changes: Any) -> Circuit:
-        """The same circuit with other names, texts or map of its scores: arguments of `Circuit` by keyword.
+        """The same gates, which are not simplified again, with other names, texts or map of their scores.
+
+        Args:
+            changes: Arguments of `Circuit` by keyword, but those that make other gates.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(4, [6], 2, seed=0))
             >>> circuit.described(classes=["no", "yes"]).classes
             ('no', 'yes')
         """
-        return Circuit(**{**self._arguments(), **changes})
+        description = {name: getattr(self, name) for name in inspect.signature(self._describe).parameters}
+        if unknown := changes.keys() - description.keys():
+            raise TypeError(
+                f"softly.logic.Circuit.described: changes must be of {', '.join(description)}; got {min(unknown)}. "
+                "Other gates make another Circuit."
+            )
+        described = object.__new__(Circuit)
+        vars(described).update(vars(self))
+        vars(described).pop("_table", None)  # it has the names
+        described._describe(**{**description, **changes})
+        return described
 
     def __reduce__(self) -> Any:
         # What it was made of; what the kernels made of that belongs to this process.

@@ -214,11 +214,11 @@ def export(
         if name != "circuit" and to in (Form.aiger, Form.numpy):
             raise ValueError(f"--name is for C, Verilog and BLIF, not for {to.value}.")
         if to is Form.c:
-            source = circuit.to_c(name, "float" if floats else "double")
+            source = circuit.to_c(name=name, numbers="float" if floats else "double")
         elif to is Form.verilog:
-            source = circuit.to_verilog(pipeline, name, fixed)
+            source = circuit.to_verilog(pipeline=pipeline, name=name, fixed=fixed)
         elif to is Form.blif:
-            source = circuit.to_blif(name)
+            source = circuit.to_blif(name=name)
         else:
             source = circuit.to_aiger() if to is Form.aiger else circuit.to_numpy()
         if out is None:

@@ -163,8 +163,8 @@ def test_exports_that_are_printed_or_written(done, tmp_path):
     for form, source in (("blif", circuit.to_blif()), ("aiger", circuit.to_aiger()), ("numpy", circuit.to_numpy())):
         assert done("export", model, "--to", form) == source
     pipelined = done("export", model, "--to", "verilog", "--pipeline", "2", "--name", "iris")
-    assert pipelined == circuit.to_verilog(2, "iris")
-    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c("a", "float")
+    assert pipelined == circuit.to_verilog(pipeline=2, name="iris")
+    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c(name="a", numbers="float")
     fixed = done("export", model, "--to", "verilog", "--fixed", "16", "8")
     assert fixed == circuit.to_verilog(fixed=(16, 8))
     assert done("export", model, "--to", "aig", "--out", "a.aig") == ""

@@ -114,7 +114,7 @@ class _LogicEstimator(BaseEstimator):
 
     def _circuit(self, model: nn.Module) -> Circuit:
         """With everything that is known of its columns, classes and numbers."""
-        columns = self._columns or Columns(0, tuple(getattr(self, "feature_names_in_", ())))
+        columns = self._columns or Columns(0, names=tuple(getattr(self, "feature_names_in_", ())))
         return discretize(
             model,
             columns=columns.names,

@@ -77,10 +77,10 @@ class TopKCrossEntropy(torch.nn.Module):
     def __init__(
         self,
         p_k: Sequence[float] | Sequence[Sequence[float]] | Tensor,
+        *,
         sorter: str | Sorter = "splitter",
         m: int | None = None,
         top1: str = "softmax",
-        *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,

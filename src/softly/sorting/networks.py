@@ -44,7 +44,7 @@ class Network:
         (((0, 1),), ((1, 2),), ((0, 1),))
     """
 
-    def __init__(self, n: int, layers: Sequence[Any], name: str = "custom") -> None:
+    def __init__(self, n: int, layers: Sequence[Any], *, name: str = "custom") -> None:
         if n < 1:
             raise ValueError(f"softly.sorting.networks.Network: n must be >= 1, got {n}.")
         pairs = [np.array([(i, j) for i, j in layer], dtype=np.int64).reshape(-1, 2) for layer in layers]
@@ -149,7 +149,7 @@ class Network:
                 row[i], row[j] = row[j], row[i]
         return row
 
-    def sorts(self, patterns: int = 4096, seed: int = 0) -> bool:
+    def sorts(self, *, patterns: int = 4096, seed: int = 0) -> bool:
         """Whether the network sorts, by the 0-1 principle: it does iff it sorts every pattern of 0 and 1.
 
         Exhaustive, and therefore a proof, for ``n <= 16``; above that, descending and random ones are tried.

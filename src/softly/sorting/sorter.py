@@ -59,7 +59,7 @@ class Sorter(Steep):
         """Whether columns of the matrix sum to 1 like its rows, so that a value has one place in all."""
         return False
 
-    def error_bound(self, n: int, k: int | None = None) -> float | None:
+    def error_bound(self, n: int, *, k: int | None = None) -> float | None:
         """How far a sorted value of ``n``, or one of the k largest, can be from the hard one; None if unknown.
 
         Example:

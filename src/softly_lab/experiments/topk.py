@@ -69,7 +69,7 @@ def losses(config: Config) -> list[Loss]:
     # all choose one class like it best in the middle, so that it has to be told by a loss of its own that it isn't.
     guide = "softmax" if sorters[0].doubly_stochastic else "separate"
     top1 = guide if 0 < config.p_k[0] < 1 else "sort"
-    return [softly.TopKCrossEntropy(list(config.p_k), sorter, m=config.m, top1=top1) for sorter in sorters]
+    return [softly.TopKCrossEntropy(list(config.p_k), sorter=sorter, m=config.m, top1=top1) for sorter in sorters]
 
 
 class TopK(Task):

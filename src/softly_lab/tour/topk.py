@@ -13,7 +13,7 @@ from softly_lab.tour.stop import Picture, Visit
 CODE = """
 sorter = softly.TopKNetwork("splitter", distribution="cauchy", steepness=2.0)
 P = sorter.topk(scores, 3)                             # (batch, 3, classes), P[rank, class]
-loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter)(scores, labels)
+loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter=sorter)(scores, labels)
 loss.backward()
 """
 
@@ -39,7 +39,7 @@ def visit() -> Visit:
         train, test = digits()
         sorter = softly.TopKNetwork(steepness=STEEPNESS)
         _, softmax = learn(CONFIG, nn.CrossEntropyLoss(), train, test, CONFIG.epochs, 0)
-        loss = softly.TopKCrossEntropy(P_K, sorter)
+        loss = softly.TopKCrossEntropy(P_K, sorter=sorter)
         model, topk = learn(CONFIG, loss, train, test, CONFIG.epochs, 0)
         with torch.no_grad():
             scores = model(test[0])

@@ -104,17 +104,17 @@ class Comparators:
 
     def every(self, answers: Tensor) -> Tensor:
         """``and`` over the second dimension."""
-        return self.all(answers.unbind(1)) if self.static else self.tnorm.all(answers, 1)
+        return self.all(answers.unbind(1)) if self.static else self.tnorm.all(answers, dim=1)
 
     def some(self, answers: Tensor) -> Tensor:
         """``or`` over the second dimension."""
-        return self.any(answers.unbind(1)) if self.static else self.tnorm.any(answers, 1)
+        return self.any(answers.unbind(1)) if self.static else self.tnorm.any(answers, dim=1)
 
     def _over(
         self,
         answers: Sequence[Any],
         neutral: bool,
-        reduce: Callable[[Tensor, int], Tensor],
+        reduce: Callable[..., Tensor],
         pair: Callable[[Tensor, Tensor], Tensor],
     ) -> Any:
         tensors = [a for a in answers if isinstance(a, Tensor)]
@@ -124,7 +124,7 @@ class Comparators:
             return neutral
         if self.static:
             return functools.reduce(pair, tensors)
-        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), 0)
+        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), dim=0)
 
     def largest(self, values: Tensor, steepness: float | Tensor) -> Tensor:
         """The weights of the largest along the last dimension, of the smallest for a negative steepness.

@@ -65,6 +65,7 @@ class RelaxedFunction:
         settings: Settings,
         batch_dims: int,
         in_dims: tuple[int | None, ...] | None,
+        *,
         lists: bool = False,
         taped: bool = True,
         lowered: Lowered | None = None,
@@ -469,6 +470,6 @@ def relax(
     )
 
     def decorate(f: Callable[..., Any]) -> RelaxedFunction:
-        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists, taped)
+        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists=lists, taped=taped)
 
     return decorate if function is None else decorate(function)

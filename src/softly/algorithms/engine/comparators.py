@@ -185,9 +185,12 @@ class Comparators:
         return self._weighted(weights, values).sum(0)
 
 
-def _floating(a: Any, b: Any) -> torch.dtype:
-    dtype = torch.result_type(a, b)
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+def _floating(*values: Any) -> torch.dtype:
+    """What torch promotes values to in any order: tensors of one number count where no others are floating."""
+    found = [v for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
+    if not found:
+        return torch.get_default_dtype()
+    return functools.reduce(torch.promote_types, [v.dtype for v in found if v.ndim] or [v.dtype for v in found])
 
 
 def _finite(x: Any, other: Any) -> Any:
@@ -202,14 +205,10 @@ def tensors(values: Sequence[Any]) -> list[Tensor]:
     dtypes = {v.dtype if isinstance(v, Tensor) else None for v in values}
     if len(dtypes) == 1 and next(iter(dtypes)).is_floating_point:  # type: ignore[union-attr]
         return list(values)
-    first = next(v for v in values if isinstance(v, Tensor))
-    dtype = first.dtype
-    for v in values:
-        dtype = torch.promote_types(dtype, v.dtype) if isinstance(v, Tensor) else torch.result_type(first, v)
-    if not dtype.is_floating_point:
-        dtype = torch.get_default_dtype()
+    found = [v for v in values if isinstance(v, Tensor)]
+    dtype = _floating(*found)
     return [
-        (v if v.dtype == dtype else v.to(dtype)) if isinstance(v, Tensor) else constant(v, dtype, first.device)
+        (v if v.dtype == dtype else v.to(dtype)) if isinstance(v, Tensor) else constant(v, dtype, found[0].device)
         for v in values
     ]
 

@@ -53,7 +53,7 @@ def _extreme(sign: int) -> Callable[..., Any]:
                 rt.constant(t)  # which notices infinities
         if key is None:
             return Number(rt, rt.comparators.extreme(tensors, sign, steepness), all(map(is_whole, keys)))
-        columns = torch.stack(rt.uniform([rt.column(t) for t in tensors]), -1)
+        columns = torch.stack(rt.columns(tensors), -1)
         weights = rt.comparators.largest(columns, steepness)
         (result,) = rt.joins.join_values(list(weights.unbind(-1)), [[v] for v in values], (f"{plain.__name__}()",))
         return result
@@ -88,8 +88,7 @@ def relaxed_sorted(rt: Run, values: Any, *, key: Any = None, reverse: bool = Fal
         return rt.made_list([entries[i] for i in order])
     if any(not isinstance(k, (Number, Categorical, int, float)) for k in keys):
         return _sorted_sequences(rt, entries, keys, reverse)
-    columns = [rt.column(k) for k in keys]
-    x = torch.stack(rt.uniform(columns), 1)
+    x = torch.stack(rt.columns(keys), 1)
     n = x.shape[1]
     if key is not None:
         return _sorted_by(rt, entries, x, reverse)

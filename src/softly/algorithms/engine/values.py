@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +162,15 @@ class Values(Run):
         """Cells as a tensor (batch, n)."""
         if not cells:
             return torch.zeros(self.batch, 0, dtype=self.dtype, device=self.device)
-        return torch.stack(self.uniform([self.column(c) for c in cells]), 1)
+        return torch.stack(self.columns(cells), 1)
+
+    def columns(self, values: Sequence[Any]) -> list[Tensor]:
+        """Numbers and tensors as (batch,), of one dtype: that of the tensors, whatever numbers are beside them."""
+        values = [number(v) for v in values]
+        given = [v.dtype for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
+        dtype = functools.reduce(torch.promote_types, given) if given else self.dtype
+        columns = [self.column(v) for v in values]
+        return [c if c.dtype is dtype else c.to(dtype) for c in columns] if given else self.uniform(columns)
 
     @staticmethod
     def uniform(tensors: list[Tensor]) -> list[Tensor]:

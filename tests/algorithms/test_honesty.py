@@ -991,3 +991,27 @@ def test_compiled_programs_are_their_own(name, tmp_path):
     script.write_text(PREFIX + textwrap.dedent(COMPILED[name]))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+FORGOTTEN = {
+    "measured": lambda x: len(x) * 1.0 if x[0] > 0 else 0.0,
+    "iterated": lambda x: sum([v if v > 0 else 0.0 for v in x]),
+    "indexed": lambda x: x[0] if x[0] > x[1] else x[1],
+    "indexed twice": lambda x: x[0, 1] if x[0, 1] > 0 else 0.0,
+}
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_a_forgotten_batch_is_named(name):
+    function = softly.relax(FORGOTTEN[name])
+    for run in (function, function.hard):
+        with pytest.raises(TypeError, match=r"softly\.relax.* shape \(3,\), which is a batch of numbers.* x\[None\]"):
+            run(torch.tensor([3.0, 1.0, 2.0]))
+
+
+def test_errors_of_the_function_itself_are_its_own():
+    def fussy(x):
+        raise TypeError("dimensions of 3" if x > 0 else "no")
+
+    with pytest.raises(TypeError, match=r"^dimensions of 3$"):
+        softly.relax(fussy).hard(torch.tensor([1.0]))

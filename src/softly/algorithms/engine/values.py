@@ -83,13 +83,7 @@ class Values(Run):
 
     def no_collection(self, message: str) -> Exception:
         """The exception for a number in the place of a list, which a forgotten batch may have made of it."""
-        if self.bare is not None:
-            shape = tuple(self.bare)
-            message += (
-                f"; an argument has shape {shape}, which is a batch of numbers to the function: "
-                "a single example needs a batch of one, x[None], or batch_dims=0"
-            )
-        return self.error(TypeError, message)
+        return self.error(TypeError, message if self.bare is None else message + forgotten_batch(self.bare))
 
     def constant(self, value: float) -> Tensor:
         found = self._constants.get(value)
@@ -343,3 +337,11 @@ class Values(Run):
         return self.elementwise(self.careful.operations[name], a, b)
 
     # Positions ---------------------------------------------------------------------------------------------------
+
+
+def forgotten_batch(shape: torch.Size) -> str:
+    """What to do where an argument of a shape that is nothing but a batch is taken for a list."""
+    return (
+        f"; an argument has shape {tuple(shape)}, which is a batch of numbers to the function: "
+        "a single example needs a batch of one, x[None], or batch_dims=0"
+    )

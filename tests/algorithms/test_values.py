@@ -569,3 +569,13 @@ def test_numbers_have_no_say_in_dtypes(expression, other, tmp_path):
     assert softly.relax(module.forwards, steepness=1e6)(a, b).float().tolist() == pytest.approx(
         softly.relax(module.forwards, hard=True)(a, b).float().tolist(), abs=1e-2
     )
+
+
+def test_identity_of_what_is_not_relaxed():
+    def identities(x):
+        rows = [x, 2 * x]
+        same, none = rows, None
+        found = [same is rows, list(rows) is rows, none is None, rows is None, same is not rows, none is not None]
+        return [x if answer else 0 * x for answer in found]
+
+    assert [float(y) for y in relax()(identities)(torch.ones(1))] == [1, 0, 1, 0, 0, 0]

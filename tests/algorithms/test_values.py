@@ -579,3 +579,14 @@ def test_identity_of_what_is_not_relaxed():
         return [x if answer else 0 * x for answer in found]
 
     assert [float(y) for y in relax()(identities)(torch.ones(1))] == [1, 0, 1, 0, 0, 0]
+
+
+def test_bits_of_whole_tensors():
+    def bits(a, b):
+        return a & b, a | 1, 2 ^ a, b << 1, a >> 1
+
+    a, b = torch.tensor([5, 6, 12]), torch.tensor([3, 5, 10])
+    found = relax()(bits)(a, b)
+    assert [y.tolist() for y in found] == [y.tolist() for y in (a & b, a | 1, 2 ^ a, b << 1, a >> 1)]
+    with pytest.raises(TypeError, match=r"& of relaxed numbers; bits have no derivative"):
+        relax()(bits)(a.float(), b)

@@ -207,11 +207,11 @@ def test_sorters_by_name(name):
     torch.testing.assert_close(*losses)
     relevant = torch.rand(4, 6) > 0.5
     torch.testing.assert_close(
-        *(softly.selection.recall_loss(scores, relevant, 2, sorter=s) for s in (name, objects[name]))
+        *(softly.selection.recall_loss(scores, relevant, 2, sorter=s) for s in (name, objects[name]()))
     )
     keys, known = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 0, 2, 1])
     torch.testing.assert_close(
-        *(softly.selection.soft_knn(scores, keys, known, 2, sorter=s) for s in (name, objects[name]))
+        *(softly.selection.soft_knn(scores, keys, known, 2, sorter=s) for s in (name, objects[name]()))
     )
     with pytest.raises(ValueError, match=r"softly.TopKCrossEntropy: unknown sorter 'bogo'; choose from splitter, "):
         softly.TopKCrossEntropy([1.0], sorter="bogo")

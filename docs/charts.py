@@ -1,6 +1,6 @@
 """Draws the charts of the guide from the tables of its pages, so that both have the same numbers.
 
-As a hook of mkdocs it adds them to the site, as images/chart-<name>.svg; `python docs/charts.py FOLDER` writes PNG files
+As a hook of mkdocs it adds them to the site, as images/chart-<name>.svg; `python docs/charts.py FOLDER` writes PNGs
 to look at. They are as wide as a phone.
 """
 

@@ -156,7 +156,7 @@ class Values(Run):
         """Cells as a tensor (batch, n)."""
         if not cells:
             return torch.zeros(self.batch, 0, dtype=self.dtype, device=self.device)
-        return torch.stack(self.columns(cells), 1)
+        return torch.stack(self.uniform([self.column(c) for c in cells]), 1)
 
     def columns(self, values: Sequence[Any]) -> list[Tensor]:
         """Numbers and tensors as (batch,), of one dtype: that of the tensors, whatever numbers are beside them."""

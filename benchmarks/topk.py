@@ -37,7 +37,7 @@ def cases() -> Iterator[Case]:
 
     batch, m = 500, 16
     scores, labels = torch.randn(batch, n, generator=generator), torch.randint(0, n, (batch,), generator=generator)
-    loss = softly.TopKCrossEntropy(P_K, ours, m=m)
+    loss = softly.TopKCrossEntropy(P_K, sorter=ours, m=m)
     peers = {}
     if difftopk is not None:
         theirs = difftopk.TopKCrossEntropyLoss("bitonic__non_sparse", steepness, P_K, n, m, distribution="cauchy")

@@ -2,6 +2,8 @@
 
 import ast
 import importlib.util
+import re
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -78,6 +80,33 @@ def test_imports_point_one_way(importer):
     assert not {imported: reason for imported, reason in reasons.items() if reason}
 
 
+# What the library needs, and what one area of it asks for where a user calls that area.
+OUTSIDE = {"torch", "numpy", "safetensors"}
+ASKED_FOR = {
+    "softly.estimators.solvers": {"scipy"},
+    "softly.logic.classifier": {"sklearn"},
+    "softly.logic.summary": {"matplotlib"},
+    "softly.rendering.files": {"trimesh"},
+    "softly.rendering.images": {"PIL"},
+}
+
+
+def foreign(tree: ast.AST) -> set[str]:
+    """The packages outside of softly and Python that a module imports, wherever in it the statement stands."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module)
+    return {name.split(".")[0] for name in found} - sys.stdlib_module_names - {"softly", "softly_lab"}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.split(".")[0] == "softly"])
+def test_the_library_needs_three_packages(name):
+    assert foreign(ast.parse(MODULES[name].read_text())) <= OUTSIDE | ASKED_FOR.get(name, set())
+
+
 def test_no_import_cycles():
     # A package that re-exports its modules is above them, and its modules don't import it.
     graph = {name: {other for other in imported if other in MODULES} for name, imported in GRAPH.items()}
@@ -85,6 +114,16 @@ def test_no_import_cycles():
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+# Words that only data sets have, which the library does not know.
+DATA_SETS = re.compile(r"mnist|cifar|monk[123s]|adult|breast.cancer|imagenet|letor", re.IGNORECASE)
+LIBRARY = [name for name in MODULES if name.split(".")[0] == "softly"]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_knows_no_data_set(name):
+    assert not DATA_SETS.findall(MODULES[name].read_text())
 
 
 @pytest.mark.parametrize(

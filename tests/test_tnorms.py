@@ -233,11 +233,11 @@ def test_several_dimensions(t):
             reduced = sorted(d % 3 for d in (dim if isinstance(dim, tuple) else (dim,)))
             others = [d for d in range(3) if d not in reduced]
             expected = reduce(x.permute(*others, *reduced).flatten(len(others)))
-            torch.testing.assert_close(reduce(x, dim), expected)
-            kept = reduce(x, dim, keepdim=True)
+            torch.testing.assert_close(reduce(x, dim=dim), expected)
+            kept = reduce(x, dim=dim, keepdim=True)
             assert kept.shape == x.amax(dim, keepdim=True).shape
             torch.testing.assert_close(kept.reshape(expected.shape), expected)
-    assert t.all(torch.ones(2, 0, 3), (1, 2), keepdim=True).tolist() == [[[1.0]], [[1.0]]]
+    assert t.all(torch.ones(2, 0, 3), dim=(1, 2), keepdim=True).tolist() == [[[1.0]], [[1.0]]]
 
 
 def test_bad_input():

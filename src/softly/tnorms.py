@@ -99,7 +99,7 @@ class TNorm:
         """
         return self._binary(a, b, "tconorm", self._or)
 
-    def all(self, x: Tensor, dim: Dim = -1, *, keepdim: bool = False) -> Tensor:
+    def all(self, x: Tensor, *, dim: Dim = -1, keepdim: bool = False) -> Tensor:
         """The T-norm of all entries along ``dim``, one or a tuple of them; 1 for none.
 
         Example:
@@ -108,7 +108,7 @@ class TNorm:
         """
         return self._reduce(x, dim, keepdim, "all", self._all, 1.0)
 
-    def any(self, x: Tensor, dim: Dim = -1, *, keepdim: bool = False) -> Tensor:
+    def any(self, x: Tensor, *, dim: Dim = -1, keepdim: bool = False) -> Tensor:
         """The T-conorm of all entries along ``dim``, one or a tuple of them; 0 for none.
 
         Example:

@@ -1,33 +1,34 @@
 """From a table to a circuit: what `softly logic train` does."""
 
+import inspect
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from softly.logic import Circuit, ColumnEncoding, Encoding, LogicClassifier, LogicRegressor, OneHot, Thermometer
 from softly_lab.data.files import Table
+from softly_lab.progress import Progress
 
 
 @dataclass(frozen=True)
 class Config:
-    """How a network is built and trained.
+    """How a network is built and trained. None is the default of `LogicClassifier`, or of `LogicRegressor`.
 
     Attributes:
         layers, width: Layers of gates, and gates in each; the last layer is made a multiple of the number of classes.
         bits: The most bits that a column of numbers becomes.
-        epochs, batch_size, learning_rate: As in `softly.logic.LogicClassifier`, with its defaults.
+        epochs, batch_size, learning_rate: As there.
         held_out: Share of the rows that is kept from training, and measured on.
         seed: Settles the split, the wires and the weights.
     """
 
-    layers: int = 4
-    width: int = 4000
-    bits: int = 16
+    layers: int | None = None
+    width: int | None = None
+    bits: int | None = None
     epochs: int | None = None
-    batch_size: int = 100
+    batch_size: int | None = None
     learning_rate: float | None = None
     held_out: float = 0.2
     seed: int = 0
@@ -69,7 +70,7 @@ def split(table: Table, share: float, seed: int) -> tuple[np.ndarray, np.ndarray
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))
 
 
-def train(table: Table, config: Config, *, missing: Collection[str] = (), verbose: bool = False) -> Result:
+def train(table: Table, config: Config, *, missing: Collection[str] = (), progress: Progress | None = None) -> Result:
     """Train a network, and keep the discretized one that is best on the rows that it was trained on.
 
     Held-out rows take no part in that choice, so that what is measured on them is what to expect of new rows.
@@ -78,29 +79,32 @@ def train(table: Table, config: Config, *, missing: Collection[str] = (), verbos
         table: Rows and what to learn from them.
         config: How.
         missing: What stood for a missing value in the file, which the circuit remembers.
-        verbose: Whether progress is shown.
+        progress: Shows how far training is.
     """
     _check(config)
     trained, held = split(table, config.held_out, config.seed)
     if not len(held):
         raise ValueError(f"{len(table.rows)} rows are too few to hold out {config.held_out:g} of them.")
-    rows, wanted = table.rows[trained], table.target[trained]
-    encoding = _encoding(table, config.bits)
-    if (bits := encoding.fit(torch.from_numpy(rows)).num_bits) < 2:
-        raise ValueError(f"the columns become {bits} bits: too few to learn from.")
-    model = (LogicClassifier if table.classes else LogicRegressor)(
-        [config.width] * config.layers,
-        encoding=encoding,
-        learning_rate=config.learning_rate,
-        batch_size=config.batch_size,
-        epochs=config.epochs,
-        random_state=config.seed,
-        verbose=verbose,
-    ).fit(rows, wanted)
+    model = _estimator(table, config, progress).fit(table.rows[trained], table.target[trained])
     circuit = model.circuit_.described(
         columns=table.columns, texts=table.texts, classes=table.classes, missing=tuple(missing)
     )
     return _measured(circuit, table, trained, held, model.best_epoch_)
+
+
+def _estimator(table: Table, config: Config, progress: Progress | None) -> LogicClassifier | LogicRegressor:
+    """Whatever the config doesn't say is as the estimator has it."""
+    estimator = LogicClassifier if table.classes else LogicRegressor
+    usual = {name: parameter.default for name, parameter in inspect.signature(estimator).parameters.items()}
+    widths = [config.width or max(usual["widths"])] * (config.layers or len(usual["widths"]))
+    given = {name: getattr(config, name) for name in ("batch_size", "epochs", "learning_rate")}
+    return estimator(
+        widths,
+        encoding=_encoding(table, config.bits or usual["bits"]),
+        random_state=config.seed,
+        verbose=progress or False,
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 def _encoding(table: Table, bits: int) -> Encoding:

@@ -56,13 +56,15 @@ def train(
     data: Annotated[Path, typer.Argument(help="A csv file with a header, or a npz file.")],
     target: Annotated[str, typer.Option(help="The column to learn.")],
     out: Annotated[Path, typer.Option(help="The file that the circuit is written to.")] = Path("model.safetensors"),
-    layers: Annotated[int, typer.Option(help="Layers of gates.")] = 4,
-    width: Annotated[int, typer.Option(help="Gates of a layer.")] = 4000,
-    bits: Annotated[int, typer.Option(help="The most bits that a column of numbers becomes.")] = 16,
+    layers: Annotated[int | None, typer.Option(help="Layers of gates.", show_default="4, 2 for numbers")] = None,
+    width: Annotated[int | None, typer.Option(help="Gates of a layer.", show_default="4000")] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="The most bits that a column of numbers becomes.", show_default="16")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="How often training goes through the rows.", show_default="by their number")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 100,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step.", show_default="100")] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam; it falls to 0.", show_default="0.05, more for few steps")
     ] = None,
@@ -80,8 +82,11 @@ def train(
 
     Texts become a bit each, numbers a ladder of thresholds, and missing values zeros.
     """
+    from rich.console import Console
+
     from softly_lab import circuits
     from softly_lab.data import files
+    from softly_lab.progress import Progress
 
     with explained():
         if not out.parent.is_dir():
@@ -99,9 +104,12 @@ def train(
         kinds = f"{len(table.classes)} classes" if table.classes else "numbers to predict"
         left_out = f"; {table.skipped} left out, without {target!r}" if table.skipped else ""
         typer.echo(f"{len(table.rows)} rows of {len(table.columns)} columns, {kinds}{left_out}")
-        with warnings.catch_warnings(record=True) as raised:
+        with (
+            warnings.catch_warnings(record=True) as raised,
+            Progress(Console(stderr=True), f"learning {_shown(target)}") as progress,
+        ):
             warnings.simplefilter("always")
-            result = circuits.train(table, config, missing=missing or (), verbose=sys.stderr.isatty())
+            result = circuits.train(table, config, missing=missing or (), progress=progress)
         for warning in raised:
             typer.echo(f"warning: {warning.message}", err=True)
         result.circuit.save(out)
@@ -206,11 +214,11 @@ def export(
         if name != "circuit" and to in (Form.aiger, Form.numpy):
             raise ValueError(f"--name is for C, Verilog and BLIF, not for {to.value}.")
         if to is Form.c:
-            source = circuit.to_c(name, "float" if floats else "double")
+            source = circuit.to_c(name=name, numbers="float" if floats else "double")
         elif to is Form.verilog:
-            source = circuit.to_verilog(pipeline, name, fixed)
+            source = circuit.to_verilog(pipeline=pipeline, name=name, fixed=fixed)
         elif to is Form.blif:
-            source = circuit.to_blif(name)
+            source = circuit.to_blif(name=name)
         else:
             source = circuit.to_aiger() if to is Form.aiger else circuit.to_numpy()
         if out is None:

@@ -991,3 +991,80 @@ def test_compiled_programs_are_their_own(name, tmp_path):
     script.write_text(PREFIX + textwrap.dedent(COMPILED[name]))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+FORGOTTEN = {
+    "measured": lambda x: len(x) * 1.0 if x[0] > 0 else 0.0,
+    "iterated": lambda x: sum([v if v > 0 else 0.0 for v in x]),
+    "indexed": lambda x: x[0] if x[0] > x[1] else x[1],
+    "indexed twice": lambda x: x[0, 1] if x[0, 1] > 0 else 0.0,
+}
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_a_forgotten_batch_is_named(name):
+    function = softly.relax(FORGOTTEN[name])
+    for run in (function, function.hard):
+        with pytest.raises(TypeError, match=r"softly\.relax.* shape \(3,\), which is a batch of numbers.* x\[None\]"):
+            run(torch.tensor([3.0, 1.0, 2.0]))
+
+
+def test_errors_of_the_function_itself_are_its_own():
+    def fussy(x):
+        raise TypeError("dimensions of 3" if x > 0 else "no")
+
+    with pytest.raises(TypeError, match=r"^dimensions of 3$"):
+        softly.relax(fussy).hard(torch.tensor([1.0]))
+
+
+def _largest(x):
+    a, b = [x, 1.0], [0.5, 2.0]
+    best = max(a, b)
+    a[1] = 100.0
+    return best[1]
+
+
+def _written_through(x):
+    a, b = [x, 1.0], [0.5, 2.0]
+    best = max(a, b)
+    best[1] = 100.0
+    return a[1]
+
+
+def _largest_by_key(x):
+    a, b = [x, 1.0], [0.5, 2.0]
+    best = max(a, b, key=lambda row: row[0])
+    a[1] = 100.0
+    return best[1]
+
+
+def _in_order(x):
+    a, b = [x, 1.0], [0.5, 2.0]
+    rows = sorted([a, b])
+    a[1] = 100.0
+    return rows[1][1]
+
+
+def _in_order_by_key(x):
+    a, b = [x, 1.0], [0.5, 2.0]
+    rows = sorted([a, b], key=lambda row: row[0])
+    a[1] = 100.0
+    return rows[1][1]
+
+
+@pytest.mark.parametrize("program", [_largest, _written_through, _largest_by_key, _in_order, _in_order_by_key])
+def test_a_list_that_was_chosen_is_that_list(program):
+    """What is written to it under one name is read under the other."""
+    function, x = softly.relax(program, steepness=1000.0), torch.tensor([1.0, 0.0])
+    torch.testing.assert_close(function(x), function.hard(x))
+
+
+def test_a_list_that_was_written_at_a_relaxed_position_is_that_list():
+    def program(i):
+        a, rows = [1.0, 2.0], [[0.0, 0.0], [0.0, 0.0]]
+        rows[i] = a
+        a[0] = 100.0
+        return rows[0][0]
+
+    found = softly.relax(program, steepness=1000.0)(torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(found, torch.tensor([100.0, 0.0]))

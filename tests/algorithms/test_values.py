@@ -1,5 +1,6 @@
 """What becomes of values in a relaxed Python function: hard ones, collections, arrays, positions, calls."""
 
+import importlib.util
 import math
 
 import pytest
@@ -530,3 +531,62 @@ def test_infinities_in_functions_that_are_called():
 def test_nan_is_not_hidden():
     x = torch.tensor([[1.0, math.nan, 2.0, 3.0, 4.0]])
     assert relax()(conditional_swap)(x.roll(2, 1))[0].isnan().all()
+
+
+WIDER = (
+    "max(a, b, 0.5)",
+    "max(0.5, a, b)",
+    "max(b, 0.5, a)",
+    "min([0.5, a, b])",
+    "sorted([a, 0.5, b])[0]",
+    "sum([0.5, b, a])",
+)
+OWN = (
+    "max(a, 0.5)",
+    "min(0.5, a)",
+    "max(1, a)",
+    "sorted([0.5, a])[0]",
+    "sorted([a, 2])[1]",
+    "a + 0.5",
+    "max(a, 0.5, key=abs)",
+)
+
+
+@pytest.mark.parametrize("expression", WIDER + OWN)
+@pytest.mark.parametrize("other", [torch.float64, torch.bfloat16, torch.int64], ids=str)
+def test_numbers_have_no_say_in_dtypes(expression, other, tmp_path):
+    """Tensors are promoted as torch does it, in any order of arguments and operands."""
+    (tmp_path / "program.py").write_text(
+        f"def forwards(a, b):\n    return {expression}\n\n\ndef backwards(b, a):\n    return {expression}\n"
+    )
+    spec = importlib.util.spec_from_file_location("program", tmp_path / "program.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    a, b = torch.tensor([0.25, 2.0]), torch.tensor([1.0, 3.0]).to(other)
+    for hard in (False, True):
+        expected = torch.float32 if expression in OWN else torch.promote_types(a.dtype, other)
+        assert softly.relax(module.forwards, hard=hard)(a, b).dtype == expected
+        assert softly.relax(module.backwards, hard=hard)(b, a).dtype == expected
+    assert softly.relax(module.forwards, steepness=1e6)(a, b).float().tolist() == pytest.approx(
+        softly.relax(module.forwards, hard=True)(a, b).float().tolist(), abs=1e-2
+    )
+
+
+def test_identity_of_what_is_not_relaxed():
+    def identities(x):
+        rows = [x, 2 * x]
+        same, none = rows, None
+        found = [same is rows, list(rows) is rows, none is None, rows is None, same is not rows, none is not None]
+        return [x if answer else 0 * x for answer in found]
+
+    assert [float(y) for y in relax()(identities)(torch.ones(1))] == [1, 0, 1, 0, 0, 0]
+
+
+def test_bits_of_whole_tensors():
+    def bits(a, b):
+        return a & b, a | 1, 2 ^ a, b << 1, a >> 1
+
+    a, b = torch.tensor([5, 6, 12]), torch.tensor([3, 5, 10])
+    found = relax()(bits)(a, b)
+    assert [y.tolist() for y in found] == [y.tolist() for y in (a & b, a | 1, 2 ^ a, b << 1, a >> 1)]
+    with pytest.raises(TypeError, match=r"& of relaxed numbers; bits have no derivative"):
+        relax()(bits)(a.float(), b)

@@ -2,6 +2,7 @@
 
 import csv
 import ctypes
+import inspect
 import re
 import subprocess
 import sys
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from judges import needs
 from sklearn import datasets
+from sklearn.exceptions import ConvergenceWarning
 from typer.testing import CliRunner
 
-from softly.logic import Circuit
+from softly.logic import Circuit, Encoding, LogicClassifier, LogicRegressor, circuit
 from softly_lab import circuits
 from softly_lab.commands import commands
 from softly_lab.data import files
+from softly_lab.logic_commands import logic
 
 HOSTILE = ['a"b', "*/ int x; /*", "`define\n$finish", "[red]größe[/red]", "\x1b[31m; rm -rf", "'''", "%s {0} ${name}"]
 SMALL = ("--layers", "3", "--width", "120", "--epochs", "50", "--bits", "8")
@@ -159,8 +163,8 @@ def test_exports_that_are_printed_or_written(done, tmp_path):
     for form, source in (("blif", circuit.to_blif()), ("aiger", circuit.to_aiger()), ("numpy", circuit.to_numpy())):
         assert done("export", model, "--to", form) == source
     pipelined = done("export", model, "--to", "verilog", "--pipeline", "2", "--name", "iris")
-    assert pipelined == circuit.to_verilog(2, "iris")
-    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c("a", "float")
+    assert pipelined == circuit.to_verilog(pipeline=2, name="iris")
+    assert done("export", model, "--to", "c", "--floats", "--name", "a") == circuit.to_c(name="a", numbers="float")
     fixed = done("export", model, "--to", "verilog", "--fixed", "16", "8")
     assert fixed == circuit.to_verilog(fixed=(16, 8))
     assert done("export", model, "--to", "aig", "--out", "a.aig") == ""
@@ -458,10 +462,51 @@ def circuit_of_two_inputs():
     return Circuit(2, [Layer(np.array([6]), np.array([[0], [1]]))], k=1)
 
 
-def test_too_few_rows_and_bits(tmp_path):
+def test_one_bit_is_enough_and_none_says_so(tmp_path):
     data = written(tmp_path / "a.csv", ["x", "y"], [(i % 2, i % 2) for i in range(20)])
-    with pytest.raises(ValueError, match="the columns become 1 bits: too few"):
-        circuits.train(files.read(data, "y"), circuits.Config(epochs=1))
+    assert circuits.train(files.read(data, "y"), circuits.Config(width=20)).held_out == 1
+    data = written(tmp_path / "a.csv", ["x", "y"], [(1, i % 2) for i in range(20)])
+    with pytest.warns(ConvergenceWarning, match="without any gates"):
+        circuits.train(files.read(data, "y"), circuits.Config(width=20, epochs=1))
+
+
+TABLES = {
+    LogicClassifier: files.Table(("x",), np.arange(40.0)[:, None], ((),), np.arange(40) % 2, ("no", "yes"), 0),
+    LogicRegressor: files.Table(("x",), np.arange(40.0)[:, None], ((),), np.arange(40) / 2, (), 0),
+}
+
+
+@pytest.mark.parametrize("estimator", TABLES)
+def test_defaults_are_those_of_the_estimators(estimator):
+    """Layers were four for numbers, too."""
+    made = circuits._estimator(TABLES[estimator], circuits.Config(seed=3), None)
+    assert type(made) is estimator
+    own = {"encoding": made.encoding, "random_state": 3, "widths": list(estimator().widths)}
+    assert made.get_params() == {**estimator().get_params(), **own}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", TABLES)
+def test_encoding_and_circuit_are_made_once(estimator, monkeypatch):
+    made = []
+    for owner, name in ((Encoding, "fit"), (circuit, "build")):
+        function = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, f=function, n=name, **k: (made.append(n), f(*a, **k))[1])
+    result = circuits.train(TABLES[estimator], circuits.Config(layers=1, width=8, epochs=1), missing=["?"])
+    assert made == ["fit", "build"]
+    assert (result.circuit.columns, result.circuit.missing) == (("x",), ("?",))
+
+
+def test_the_help_says_the_defaults():
+    shown = {option.name: option.show_default for option in typer.main.get_command(logic).commands["train"].params}
+    classes, numbers = (
+        {name: given.default for name, given in inspect.signature(estimator).parameters.items()}
+        for estimator in (LogicClassifier, LogicRegressor)
+    )
+    assert shown["layers"] == f"{len(classes['widths'])}, {len(numbers['widths'])} for numbers"
+    assert {int(shown["width"])} == {*classes["widths"], *numbers["widths"]}
+    for name in ("bits", "batch_size"):
+        assert int(shown[name]) == classes[name] == numbers[name]
 
 
 def test_the_split_keeps_shares_of_classes():

@@ -8,7 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from softly.logic import Threshold, architectures, parametrizations
+from softly.logic import Threshold, parametrizations
+from softly_lab import architectures
 from softly_lab.data import folder, images, tables
 from softly_lab.experiments import logic
 from softly_lab.runner import run

@@ -362,3 +362,18 @@ def test_bad_input_is_refused():
         discretize(torch.nn.Sequential())
     with pytest.raises(ValueError, match="fit the encoding"):
         discretize(torch.nn.Sequential(OneHot(), LogicLayer(4, 4)))
+
+
+def test_described_has_the_same_gates():
+    circuit = Circuit(2, [Layer(np.array([1, 6]), np.array([[0, 0], [1, 1]]))], k=2, columns=["a", "b"])
+    assert circuit.predict([{"a": 1, "b": 0}]).tolist() == [1]
+    other = circuit.described(columns=["c", "d"], classes=["and", "xor"], tau=2.0)
+    assert other.netlist is circuit.netlist
+    assert other.labels([{"c": 1, "d": 0}]).tolist() == ["xor"]
+    np.testing.assert_array_equal(other(np.array([[1, 0]])), circuit(np.array([[1, 0]])) / 2)
+    assert (circuit.columns, circuit.classes, circuit.tau) == (("a", "b"), (), 1.0)
+    assert pickle.loads(pickle.dumps(other)).columns == ("c", "d")
+    with pytest.raises(ValueError, match="classes must have 2 names, got 1"):
+        circuit.described(classes=["and"])
+    with pytest.raises(TypeError, match=r"described: changes must be of tau, .*; got k\. Other gates make another"):
+        circuit.described(k=1)

@@ -166,7 +166,7 @@ def test_data_without_information_is_no_error():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_progress_is_shown_as_lines_where_nobody_watches():
+def test_progress_is_shown_as_lines():
     X, y = load_iris(return_X_y=True)
     shown = io.StringIO()
     with redirect_stderr(shown):
@@ -175,6 +175,18 @@ def test_progress_is_shown_as_lines_where_nobody_watches():
     assert len(lines) == 3
     assert lines[0].startswith("LogicClassifier 1/3 loss ")
     assert "discretized" in lines[0]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_progress_is_told_to_a_function():
+    X, y = load_iris(return_X_y=True)
+    told, shown = [], io.StringIO()
+    with redirect_stderr(shown):
+        model = LogicClassifier((9, 9), epochs=3, verbose=lambda *what: told.append(what)).fit(X, y)
+    assert [what[:2] for what in told] == [(1, 3), (2, 3), (3, 3)]
+    assert [what[2]["loss"] for what in told] == model.loss_curve_
+    assert [what[2]["discretized"] for what in told] == model.validation_scores_
+    assert not shown.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -358,7 +358,7 @@ def test_the_proof_can_fail(tmp_path):
 @pytest.mark.parametrize("form", ["blif", "aiger"])
 def test_blif_and_aiger_in_simulation(form, tmp_path):
     circuit = CIRCUITS["group of five"]
-    source = circuit.to_blif("circuit_gates") if form == "blif" else circuit.to_aiger()
+    source = circuit.to_blif(name="circuit_gates") if form == "blif" else circuit.to_aiger()
     (tmp_path / "source").write_text(source)
     read = "read_blif source" if form == "blif" else "read_aiger -module_name circuit_gates source"
     run(found("yosys"), "-q", "-p", f"{read}; write_verilog -noattr gates.v", cwd=tmp_path)

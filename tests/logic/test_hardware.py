@@ -175,7 +175,7 @@ def test_numbers_are_doubles_or_floats(digits):
 @pytest.mark.parametrize("fixed", [None, (16, 8)])
 def test_verilator_has_nothing_to_say(digits, pipeline, fixed, tmp_path):
     for number, circuit in enumerate((digits[0], random_circuit())):
-        (tmp_path / f"{number}.v").write_text(circuit.to_verilog(pipeline, fixed=fixed))
+        (tmp_path / f"{number}.v").write_text(circuit.to_verilog(pipeline=pipeline, fixed=fixed))
         options = ("--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", "circuit")
         assert not run("verilator", *options, f"{number}.v", cwd=tmp_path).strip()
 
@@ -238,7 +238,9 @@ def test_fixed_point_compares_as_numbers_do(pipeline, bits, fraction, tmp_path):
     # Doubles have 53 bits: with 64, numbers are taken that are both.
     rows = [[value if float(value) == value or value == low else 0 for value in row] for row in rows]
     numbers = np.array([[np.nan if value == low else value / 2.0**fraction for value in row] for row in rows])
-    counts = in_fixed_point(tmp_path, circuit, circuit.to_verilog(pipeline, fixed=(bits, fraction)), rows, bits)
+    counts = in_fixed_point(
+        tmp_path, circuit, circuit.to_verilog(pipeline=pipeline, fixed=(bits, fraction)), rows, bits
+    )
     np.testing.assert_array_equal(counts, circuit.counts(numbers))
 
 
@@ -269,8 +271,8 @@ def test_fixed_point_is_for_numbers():
 def test_words_of_verilog_are_no_names(name):
     with pytest.raises(ValueError, match=f"must not be a word of Verilog or SystemVerilog, got '{name}'"):
         random_circuit().to_verilog(name=name)
-    random_circuit().to_c(name)
-    random_circuit().to_blif(name)
+    random_circuit().to_c(name=name)
+    random_circuit().to_blif(name=name)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ def test_names_that_others_have_inside(name):
 @needs("iverilog", "verilator", "yosys")
 @pytest.mark.parametrize("name", ["X", "reg1", "gate", "int_", "top", "circuit_gates", "main"])
 def test_other_names_are_read_by_all_tools(name, tmp_path):
-    (tmp_path / "a.v").write_text(random_circuit().to_verilog(1, name, (16, 8)))
+    (tmp_path / "a.v").write_text(random_circuit().to_verilog(pipeline=1, name=name, fixed=(16, 8)))
     run("iverilog", "-g2001", "-Wall", "-Wno-timescale", "-o", "a", "a.v", cwd=tmp_path)
     options = ("--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", name)
     assert not run("verilator", *options, "a.v", cwd=tmp_path).strip()

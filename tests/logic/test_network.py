@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from softly import native
-from softly.logic import GroupSum, LogicLayer, LogicNetwork, Threshold, architectures, gates, stack
+from softly.logic import GroupSum, LogicLayer, LogicNetwork, Threshold, gates, stack
 from softly.logic.training import evaluate, train_epoch
 
 needs_native = pytest.mark.skipif(not native.available(), reason="the compiled kernels are not there")
@@ -240,36 +240,6 @@ def test_layers_have_seeds_of_their_own():
 def test_impossible_networks_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LogicNetwork(4, k=2, **options)
-
-
-TABLE = {  # layers, gates a layer, classes, 1 / tau and input bits of the chapter
-    "monk1": (6, 24, 2, 1, 17),
-    "monk2": (6, 12, 2, 1, 17),
-    "monk3": (6, 12, 2, 1, 17),
-    "adult": (5, 256, 2, 0.075, 116),
-    "breast_cancer": (5, 128, 2, 0.1, 51),
-    "mnist_small": (6, 8000, 10, 0.1, 784),
-    "mnist": (6, 64000, 10, 0.03, 784),
-    "cifar10_small": (4, 12000, 10, 0.03, 9216),
-    "cifar10_medium": (4, 128000, 10, 0.01, 9216),
-    "cifar10_large": (5, 256000, 10, 0.01, 95232),
-    "cifar10_large_x2": (5, 512000, 10, 0.01, 95232),
-    "cifar10_large_x4": (5, 1024000, 10, 0.01, 95232),
-}
-
-
-def test_all_architectures_of_the_chapter_are_there():
-    assert architectures.names() == tuple(TABLE)
-    for name, (depth, width, classes, inverse, bits) in TABLE.items():
-        architecture = architectures.get(name)
-        assert (architecture.depth, architecture.width, architecture.classes) == (depth, width, classes)
-        assert architecture.tau == pytest.approx(1 / inverse)
-        assert architecture.encoding().num_bits == bits
-    network = architectures.get("adult").network(seed=0, init="residual")
-    assert [layer.out_dim for layer in network.layers] == [256] * 5
-    assert network.encoding.num_bits == network.layers[0].in_dim == 116
-    with pytest.raises(ValueError, match="name must be one of monk1, "):
-        architectures.get("imagenet")
 
 
 def test_network_learns_what_its_bits_say():

@@ -20,7 +20,7 @@ pytestmark = [
 
 def test_keys_are_texts_that_make_the_network_again():
     named, selection = networks.get("bitonic", 11), softly.selection.networks.get("splitter", n=16, k=3)
-    own = networks.Network(3, [[(0, 1)], [], [(1, 2)], [(0, 1)]], "mine")
+    own = networks.Network(3, [[(0, 1)], [], [(1, 2)], [(0, 1)]], name="mine")
     assert (named.key, selection.key) == ("bitonic 11", "splitter 16 3")
     for network in (named, selection, own, networks.Network(1, [])):
         again = networks.lookup(network.key)

@@ -46,7 +46,7 @@ def test_large_networks_select(n, k):
 
 
 def test_selects_can_fail():
-    network = networks.SelectionNetwork(3, (((0, 1),),), "broken", (1,))
+    network = networks.SelectionNetwork(3, (((0, 1),),), name="broken", outputs=(1,))
     assert not network.selects()
 
 
@@ -109,7 +109,7 @@ def brute_force(scores, label, p_k, sorter, top1):
 @pytest.mark.parametrize("p_k", [[1.0], [0.5, 0.5], [0.2, 0.0, 0.3, 0.5], [0.0, 0.0, 1.0]])
 def test_loss_is_its_definition(sorter, top1, p_k):
     scores, labels = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 5, 2, 2, 1])
-    loss = softly.TopKCrossEntropy(p_k, sorter, top1=top1, reduction="none")(scores, labels)
+    loss = softly.TopKCrossEntropy(p_k, sorter=sorter, top1=top1, reduction="none")(scores, labels)
     expected = torch.stack([brute_force(s, y, p_k, sorter, top1) for s, y in zip(scores, labels, strict=True)])
     torch.testing.assert_close(loss, expected, atol=1e-9, rtol=1e-6)
 
@@ -136,18 +136,18 @@ def test_loss_over_permutations():
         def _topk(self, x, steepness, k):
             return P[:k].expand(*x.shape[:-1], k, 5)
 
-    loss = softly.TopKCrossEntropy(p_k, PlackettLuce(), top1="sort")(scores[None], torch.tensor([label]))
+    loss = softly.TopKCrossEntropy(p_k, sorter=PlackettLuce(), top1="sort")(scores[None], torch.tensor([label]))
     assert float(loss) == pytest.approx(-math.log(accepted))
 
 
 @every
 def test_gradients_reach_every_class(sorter):
     scores = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
-    loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter, top1="softmax")(scores, torch.tensor([0, 3, 7]))
+    loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter=sorter, top1="softmax")(scores, torch.tensor([0, 3, 7]))
     (grad,) = torch.autograd.grad(loss, scores)
     assert grad.ne(0).all()
     small = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
-    function = lambda s: softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter, m=4)(s, torch.tensor([1, 4]))  # noqa: E731
+    function = lambda s: softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter=sorter, m=4)(s, torch.tensor([1, 4]))  # noqa: E731
     assert torch.autograd.gradcheck(function, small, atol=1e-4, rtol=1e-3)
     assert torch.autograd.gradgradcheck(function, small, atol=1e-3, rtol=1e-2)
 
@@ -156,15 +156,15 @@ def test_only_the_largest_are_ranked():
     scores = torch.randn(6, 30, dtype=torch.float64)
     labels = torch.randint(0, 30, (6,))
     sorter = softly.TopKNetwork(steepness=3.0)
-    loss = softly.TopKCrossEntropy([0.5, 0.5], sorter, m=5, top1="sort", reduction="none")(scores, labels)
+    loss = softly.TopKCrossEntropy([0.5, 0.5], sorter=sorter, m=5, top1="sort", reduction="none")(scores, labels)
     for s, y, value in zip(scores, labels, loss, strict=True):
         others = s[torch.arange(30) != y].topk(4).values
         ranked = torch.cat([s[y : y + 1], others]).sort(descending=True).values
         place = (ranked == s[y]).nonzero()[0]
-        expected = softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(ranked[None], place)
+        expected = softly.TopKCrossEntropy([0.5, 0.5], sorter=sorter, top1="sort")(ranked[None], place)
         torch.testing.assert_close(value, expected)
-    whole = softly.TopKCrossEntropy([0.5, 0.5], sorter, m=30, top1="sort")(scores, labels)
-    torch.testing.assert_close(whole, softly.TopKCrossEntropy([0.5, 0.5], sorter, top1="sort")(scores, labels))
+    whole = softly.TopKCrossEntropy([0.5, 0.5], sorter=sorter, m=30, top1="sort")(scores, labels)
+    torch.testing.assert_close(whole, softly.TopKCrossEntropy([0.5, 0.5], sorter=sorter, top1="sort")(scores, labels))
 
 
 @pytest.mark.parametrize("network", ["splitter", "bitonic", "odd_even"])
@@ -172,7 +172,7 @@ def test_the_label_does_not_leak_through_the_order_of_wires(network):
     """Whichever class is the true one, the same matrix ranks them, and renaming the classes changes nothing."""
     scores = torch.randn(9, dtype=torch.float64)
     sorter = softly.TopKNetwork(network, steepness=2.0)
-    loss = softly.TopKCrossEntropy([1.0], sorter, m=5, top1="sort", reduction="none")
+    loss = softly.TopKCrossEntropy([1.0], sorter=sorter, m=5, top1="sort", reduction="none")
     best = scores.topk(5)
     row = sorter.topk(best.values, 1)[0]
     losses = loss(scores.expand(9, -1), torch.arange(9))
@@ -184,7 +184,9 @@ def test_the_label_does_not_leak_through_the_order_of_wires(network):
     alike = loss(torch.zeros(9, 9, dtype=torch.float64), torch.arange(9))
     assert alike[4:].eq(alike[4]).all()  # of equal scores the first are the best, and the last place is for the others
     torch.testing.assert_close(torch.exp(-alike[:5]).sum(), torch.tensor(1.0, dtype=torch.float64))
-    whole = [softly.TopKCrossEntropy([0.4, 0.6], sorter, m=m)(scores[None], torch.tensor([3])) for m in (9, 12, None)]
+    whole = [
+        softly.TopKCrossEntropy([0.4, 0.6], sorter=sorter, m=m)(scores[None], torch.tensor([3])) for m in (9, 12, None)
+    ]
     assert whole[0] == whole[1] == whole[2]
 
 
@@ -192,24 +194,27 @@ def test_the_label_does_not_leak_through_the_order_of_wires(network):
 def test_sorters_by_name(name):
     scores, labels = torch.randn(4, 6, dtype=torch.float64), torch.tensor([0, 5, 2, 2])
     objects = {
-        "splitter": softly.TopKNetwork(),
-        "bitonic": softly.SortingNetwork("bitonic"),
-        "neuralsort": softly.NeuralSort(),
-        "softsort": softly.SoftSort(),
-        "sinkhornsort": softly.SinkhornSort(),
+        "splitter": softly.TopKNetwork,
+        "bitonic": softly.SortingNetwork,
+        "neuralsort": softly.NeuralSort,
+        "softsort": softly.SoftSort,
+        "sinkhornsort": softly.SinkhornSort,
     }
-    losses = [softly.TopKCrossEntropy([0.5, 0.5], s, top1="sort")(scores, labels) for s in (name, objects[name])]
+    losses = [
+        softly.TopKCrossEntropy([0.5, 0.5], sorter=s, top1="sort")(scores, labels)
+        for s in (name, objects[name](steepness=1.0))
+    ]
     torch.testing.assert_close(*losses)
     relevant = torch.rand(4, 6) > 0.5
     torch.testing.assert_close(
-        *(softly.selection.recall_loss(scores, relevant, 2, sorter=s) for s in (name, objects[name]))
+        *(softly.selection.recall_loss(scores, relevant, 2, sorter=s) for s in (name, objects[name]()))
     )
     keys, known = torch.randn(5, 6, dtype=torch.float64), torch.tensor([0, 1, 0, 2, 1])
     torch.testing.assert_close(
-        *(softly.selection.soft_knn(scores, keys, known, 2, sorter=s) for s in (name, objects[name]))
+        *(softly.selection.soft_knn(scores, keys, known, 2, sorter=s) for s in (name, objects[name]()))
     )
     with pytest.raises(ValueError, match=r"softly.TopKCrossEntropy: unknown sorter 'bogo'; choose from splitter, "):
-        softly.TopKCrossEntropy([1.0], "bogo")
+        softly.TopKCrossEntropy([1.0], sorter="bogo")
 
 
 def test_integers_of_any_kind():
@@ -355,7 +360,7 @@ def test_loss_is_finite(sorter, top1):
             s = scores.to(dtype).requires_grad_()
             if isinstance(sorter, softly.SinkhornSort) and scores.abs().max() > 1:
                 continue  # it warns that it has not converged, which is another test's business
-            loss = softly.TopKCrossEntropy([0.5, 0.5], sorter, top1=top1)(s, torch.tensor([0, 5]))
+            loss = softly.TopKCrossEntropy([0.5, 0.5], sorter=sorter, top1=top1)(s, torch.tensor([0, 5]))
             assert loss.isfinite()
             (grad,) = torch.autograd.grad(loss, s)
             assert grad.isfinite().all()
@@ -365,7 +370,7 @@ def test_perfect_predictions_cost_nothing():
     scores = torch.full((2, 6), -50.0)
     scores[0, 3] = scores[1, 0] = 50.0
     for top1 in ("sort", "softmax", "separate"):
-        loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], softly.TopKNetwork(steepness=1e6), top1=top1)
+        loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], sorter=softly.TopKNetwork(steepness=1e6), top1=top1)
         assert float(loss(scores, torch.tensor([3, 0]))) == pytest.approx(0, abs=1e-4)
 
 

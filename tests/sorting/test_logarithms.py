@@ -201,7 +201,7 @@ def test_the_top_k_loss_takes_no_logarithm_of_what_underflowed(sorter, top1):
         "sinkhornsort": softly.SinkhornSort(steepness=30.0),
         "logistic": chosen,
     }[sorter]
-    loss = softly.TopKCrossEntropy([0.0, 1.0], chosen, top1=top1)
+    loss = softly.TopKCrossEntropy([0.0, 1.0], sorter=chosen, top1=top1)
     function = lambda s: loss(s, torch.tensor([3]))  # noqa: E731
     results = []
     for dtype in (torch.float32, torch.float64):
@@ -283,4 +283,4 @@ def test_error_bounds():
     assert learned == pytest.approx(6 / 16 / 4)
     top = softly.TopKNetwork(distribution="optimal", steepness=2.0)
     assert top.monotonic
-    assert top.error_bound(1024, 5) == pytest.approx(22 / 16 / 2)
+    assert top.error_bound(1024, k=5) == pytest.approx(22 / 16 / 2)

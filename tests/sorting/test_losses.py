@@ -97,7 +97,7 @@ def test_ranks_that_are_no_ranking_are_refused():
     soft = softly.SoftSort().rank(torch.randn(2, 3))
     good = torch.tensor([[3, 1, 2], [1, 2, 3]])
     for wrong, message in [
-        (good - 1, "count from 1, and 0 is for padding"),
+        (good - 1, r"count from 1, and 0 is for padding.* need 1 added; .* order\.argsort\(-1\) \+ 1"),
         (-good, "must be from 1 to n = 3, or 0 for padding, got -3 to -1"),
         (good + 1, "must be from 1 to n = 3, or 0 for padding, got 2 to 4"),
         (torch.tensor([[1, 1, 2], [1, 2, 3]]), "each once; some are missing or given twice"),

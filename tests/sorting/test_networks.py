@@ -118,10 +118,10 @@ def test_flat_wires_and_offsets():
 def test_get_caches_and_networks_are_values():
     network = networks.get("pairwise", 9)
     assert networks.get("pairwise", 9) is network
-    copy = Network(9, network.layers, "pairwise")
+    copy = Network(9, network.layers, name="pairwise")
     assert copy == network
     assert hash(copy) == hash(network)
-    assert copy != Network(9, network.layers[:-1], "pairwise")
+    assert copy != Network(9, network.layers[:-1], name="pairwise")
     assert "pairwise" in repr(network)
     with pytest.raises(AttributeError):
         network.n = 3

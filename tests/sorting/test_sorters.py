@@ -369,3 +369,20 @@ def test_a_sorted_dimension_of_one_is_pointed_out():
     softly.sort(batch(4, 1))
     softly.sort(batch(4, 1, 1))
     torch.testing.assert_close(softly.sort(scores, dim=-2), softly.sort(scores.squeeze(-1)).unsqueeze(-1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steepness": True}, "steepness must be a number or a tensor, got bool"),
+        ({"steepness": [1.0]}, "steepness must be a number or a tensor, got list"),
+        ({"sorter": ["bitonic"]}, r"softly\.sort: sorter must be a name or a Sorter, got list"),
+        ({"distribution": ["cauchy"]}, "distribution must be a name or a Distribution"),
+    ],
+)
+def test_functions_refuse_what_classes_refuse(options, message):
+    """Also where a sorter with an equal choice is kept already."""
+    x = torch.tensor([3.0, 1.0, 2.0])
+    softly.sort(x, steepness=1.0)
+    with pytest.raises(TypeError, match=message):
+        softly.sort(x, **options)

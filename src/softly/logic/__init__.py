@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from softly.logic import architectures, execution, export, gates, netlist, parametrizations, training, wiring
+from softly.logic import execution, export, gates, netlist, parametrizations, training, wiring
 from softly.logic.circuit import Circuit
 from softly.logic.discretization import discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer, Threshold
@@ -25,7 +25,6 @@ __all__ = [
     "OneHot",
     "Thermometer",
     "Threshold",
-    "architectures",
     "discretize",
     "execution",
     "export",

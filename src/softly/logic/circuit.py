@@ -74,21 +74,41 @@ class Circuit:
         missing: Sequence[str] = (),
         classes: Sequence[str] = (),
     ) -> None:
-        self.num_inputs, self.layers = num_inputs, tuple(layers)
-        self.k, self.tau, self.beta, self.logit_size = k, float(tau), float(beta), logit_size
-        self.scale, self.shift = float(scale), float(shift)
-        self.task = ("numbers" if k == 1 else "classes") if task is None else task
+        self.num_inputs, self.layers, self.k = num_inputs, tuple(layers), k
         self.comparisons, self.outputs = comparisons, outputs
+        self._describe(
+            tau=tau, beta=beta, logit_size=logit_size, scale=scale, shift=shift, task=task,
+            columns=columns, texts=texts, missing=missing, classes=classes,
+        )  # fmt: skip
+        self.netlist, self.inputs = self._simplified()
+
+    def _describe(
+        self,
+        *,
+        tau: float,
+        beta: float,
+        logit_size: int,
+        scale: float,
+        shift: float,
+        task: str | None,
+        columns: Sequence[str],
+        texts: Sequence[Sequence[str]],
+        missing: Sequence[str],
+        classes: Sequence[str],
+    ) -> None:
+        """All that is not gates and wires: what can be another without other gates."""
+        self.tau, self.beta, self.logit_size = float(tau), float(beta), logit_size
+        self.scale, self.shift = float(scale), float(shift)
+        self.task = ("numbers" if self.k == 1 else "classes") if task is None else task
         self.columns, self.classes, self.missing = tuple(columns), tuple(classes), tuple(missing)
         self.texts = tuple(map(tuple, texts)) if any(texts) else ()
         self._check()
-        self.netlist, self.inputs = self._simplified()
 
     def _simplified(self) -> tuple[Netlist, Comparisons | None]:
         if self.comparisons is None:
             return build(self.num_inputs, self.layers, outputs=self.outputs), None
         merged, bits = self.comparisons.merged()
-        netlist = build(len(merged.columns), self.layers, bits, self.outputs)
+        netlist = build(len(merged.columns), self.layers, bits=bits, outputs=self.outputs)
         used = netlist.used()
         if not len(used):
             used = np.zeros(1, dtype=np.int64)  # a circuit has inputs
@@ -164,7 +184,7 @@ class Circuit:
 
     @cached_property
     def _table(self) -> Columns:
-        return Columns(self.num_columns, self.columns, self.texts)
+        return Columns(self.num_columns, names=self.columns, texts=self.texts)
 
     def _rows(self, x: Any, function: str) -> tuple[np.ndarray, tuple[int, ...]]:
         """Rows as the engine takes them, and the shape that results begin with."""
@@ -275,14 +295,27 @@ class Circuit:
         return {name: getattr(self, name) for name in inspect.signature(Circuit).parameters}
 
     def described(self, **changes: Any) -> Circuit:
-        """The same circuit with other names, texts or map of its scores: arguments of `Circuit` by keyword.
+        """The same gates, which are not simplified again, with other names, texts or map of their scores.
+
+        Args:
+            changes: Arguments of `Circuit` by keyword, but those that make other gates.
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(4, [6], 2, seed=0))
             >>> circuit.described(classes=["no", "yes"]).classes
             ('no', 'yes')
         """
-        return Circuit(**{**self._arguments(), **changes})
+        description = {name: getattr(self, name) for name in inspect.signature(self._describe).parameters}
+        if unknown := changes.keys() - description.keys():
+            raise TypeError(
+                f"softly.logic.Circuit.described: changes must be of {', '.join(description)}; got {min(unknown)}. "
+                "Other gates make another Circuit."
+            )
+        described = object.__new__(Circuit)
+        vars(described).update(vars(self))
+        vars(described).pop("_table", None)  # it has the names
+        described._describe(**{**description, **changes})
+        return described
 
     def __reduce__(self) -> Any:
         # What it was made of; what the kernels made of that belongs to this process.
@@ -293,7 +326,7 @@ class Circuit:
         """Read what `save` wrote; anything else is refused with a ValueError that says why."""
         return cls(**formats.load(path))
 
-    def to_c(self, name: str = "circuit", numbers: str = "double") -> str:
+    def to_c(self, *, name: str = "circuit", numbers: str = "double") -> str:
         """A C99 file without dependencies or allocation, for anything from a microcontroller to a server.
 
         ``{name}_counts`` and ``{name}_predict`` take one example, a byte a bit; ``{name}_counts_row`` and
@@ -308,12 +341,12 @@ class Circuit:
 
         Example:
             >>> circuit = softly.logic.discretize(softly.logic.LogicNetwork(8, [20, 20], 2, seed=0))
-            >>> "int32_t iris_predict(const uint8_t *bits)" in circuit.to_c("iris")
+            >>> "int32_t iris_predict(const uint8_t *bits)" in circuit.to_c(name="iris")
             True
         """
-        return export.to_c(self, name, numbers)
+        return export.to_c(self, name=name, numbers=numbers)
 
-    def to_verilog(self, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
+    def to_verilog(self, *, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
         """Synthesizable Verilog-2001 from the bits ``x`` to the ``counts`` of all groups and the ``index`` of the best.
 
         Args:
@@ -329,9 +362,9 @@ class Circuit:
             >>> "module circuit_gates (" in circuit.to_verilog()
             True
         """
-        return export.to_verilog(self, pipeline, name, fixed)
+        return export.to_verilog(self, pipeline=pipeline, name=name, fixed=fixed)
 
-    def to_blif(self, name: str = "circuit") -> str:
+    def to_blif(self, *, name: str = "circuit") -> str:
         """The bits before they are counted, as a BLIF model from x0, x1, … to y0, y1, ….
 
         Example:
@@ -339,13 +372,13 @@ class Circuit:
             >>> ".model circuit" in circuit.to_blif()
             True
         """
-        return export.to_blif(self, name)
+        return export.to_blif(self, name=name)
 
     @overload
-    def to_aiger(self, binary: Literal[False] = False) -> str: ...
+    def to_aiger(self, *, binary: Literal[False] = False) -> str: ...
     @overload
-    def to_aiger(self, binary: Literal[True]) -> bytes: ...
-    def to_aiger(self, binary: bool = False) -> str | bytes:
+    def to_aiger(self, *, binary: Literal[True]) -> bytes: ...
+    def to_aiger(self, *, binary: bool = False) -> str | bytes:
         """The bits before they are counted, as an and-inverter graph in AIGER's ascii format, or in its binary one.
 
         Args:
@@ -356,7 +389,7 @@ class Circuit:
             >>> circuit.to_aiger().startswith("aag ")
             True
         """
-        return export.to_aiger(self, binary)
+        return export.to_aiger(self, binary=binary)
 
     def to_numpy(self) -> str:
         """A Python module with ``counts(rows)`` and ``predict(rows)`` that needs NumPy and nothing else.

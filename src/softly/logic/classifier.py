@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from softly.logic import parametrizations
-from softly.logic._progress import progress
 from softly.logic.circuit import Circuit
 from softly.logic.discretization import discretize
 from softly.logic.encodings import ColumnEncoding, Encoding, OneHot, Thermometer
@@ -40,6 +40,8 @@ except ModuleNotFoundError as error:
 __all__ = ["LogicClassifier", "LogicRegressor"]
 
 Array = np.ndarray
+# Is told the epoch that is done, the number of epochs, and what was reached, by name.
+Progress = Callable[[int, int, Mapping[str, float]], None]
 
 # As many steps as gates take to settle, however small a table is, and how often a large one is seen at least.
 _STEPS, _EPOCHS = 1500, 10
@@ -67,7 +69,7 @@ class _LogicEstimator(BaseEstimator):
     warm_start: bool
     threads: int | None
     random_state: Any
-    verbose: bool
+    verbose: bool | Progress
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Arguments as attributes, unchanged, as scikit-learn wants them."""
@@ -112,7 +114,7 @@ class _LogicEstimator(BaseEstimator):
 
     def _circuit(self, model: nn.Module) -> Circuit:
         """With everything that is known of its columns, classes and numbers."""
-        columns = self._columns or Columns(0, tuple(getattr(self, "feature_names_in_", ())))
+        columns = self._columns or Columns(0, names=tuple(getattr(self, "feature_names_in_", ())))
         return discretize(
             model,
             columns=columns.names,
@@ -212,26 +214,30 @@ class _LogicEstimator(BaseEstimator):
         soft = parametrizations.get(self.parametrization)
         best, best_state = (-math.inf, -math.inf), copy.deepcopy(model.state_dict())
         self.loss_curve_, self.validation_scores_, self.best_epoch_ = [], [], 0
-        with progress(type(self).__name__, epochs, shown=self.verbose) as show:
-            for epoch in range(1, epochs + 1):
-                hardened = isinstance(soft, Softmax) and epoch > round((1 - self.hard_fraction) * epochs)
-                _choose(network, parametrizations.get("straight_through") if hardened else soft)
-                self.loss_curve_.append(
-                    train_epoch(
-                        model, optimizer, loss, bits, y, weight=weight, batch_size=self.batch_size, schedule=schedule
-                    )
+        show = self.verbose if callable(self.verbose) else self._line if self.verbose else _nothing
+        for epoch in range(1, epochs + 1):
+            hardened = isinstance(soft, Softmax) and epoch > round((1 - self.hard_fraction) * epochs)
+            _choose(network, parametrizations.get("straight_through") if hardened else soft)
+            self.loss_curve_.append(
+                train_epoch(
+                    model, optimizer, loss, bits, y, weight=weight, batch_size=self.batch_size, schedule=schedule
                 )
-                hard = evaluate(model, validation[0])  # the network that will be used
-                self.validation_scores_.append(score(hard, *validation[1:]))
-                show(epoch, f"loss {self.loss_curve_[-1]:.4f}, discretized {self.validation_scores_[-1]:.4f}")
-                quality = (self.validation_scores_[-1], -loss(hard, *validation[1:]).item())
-                if quality > best:
-                    best, best_state, self.best_epoch_ = quality, copy.deepcopy(model.state_dict()), epoch
-                if self.patience is not None and (epoch - self.best_epoch_) * steps >= self.patience:
-                    break
+            )
+            hard = evaluate(model, validation[0])  # the network that will be used
+            self.validation_scores_.append(score(hard, *validation[1:]))
+            show(epoch, epochs, {"loss": self.loss_curve_[-1], "discretized": self.validation_scores_[-1]})
+            quality = (self.validation_scores_[-1], -loss(hard, *validation[1:]).item())
+            if quality > best:
+                best, best_state, self.best_epoch_ = quality, copy.deepcopy(model.state_dict()), epoch
+            if self.patience is not None and (epoch - self.best_epoch_) * steps >= self.patience:
+                break
         self.n_iter_ = len(self.loss_curve_)
         model.load_state_dict(best_state)
         _choose(network, soft)
+
+    def _line(self, epoch: int, epochs: int, reached: Mapping[str, float]) -> None:
+        words = ", ".join(f"{name} {value:.4f}" for name, value in reached.items())
+        sys.stderr.write(f"{type(self).__name__} {epoch}/{epochs} {words}\n")
 
     def _warn(self, score: float, worse: str | None) -> None:
         """Say so where the circuit has learned nothing, by its score on the training rows."""
@@ -250,6 +256,10 @@ class _LogicEstimator(BaseEstimator):
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self)
         return self.circuit_(torch.tensor(self._validated(X, reset=False)))
+
+
+def _nothing(epoch: int, epochs: int, reached: Mapping[str, float]) -> None:
+    """What is shown where nothing is to be shown."""
 
 
 def _choose(network: LogicNetwork, parametrization: Parametrization) -> None:
@@ -309,7 +319,8 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         threads: To train on; None is one for models of up to two million gates times rows of a step, since threads that
             wait for each other lose more than they gain there, and torch's number for larger ones.
         random_state: As in scikit-learn; settles wires, weights and order.
-        verbose: Whether progress is shown.
+        verbose: Whether every epoch writes a line to the standard error; or a function that is told instead: the epoch
+            that is done, the number of epochs, and the loss and score that were reached, by name.
 
     Attributes:
         network_: The `LogicNetwork`, with its encoding.
@@ -353,7 +364,7 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         warm_start: bool = False,
         threads: int | None = None,
         random_state: Any = None,
-        verbose: bool = False,
+        verbose: bool | Progress = False,
     ) -> None:
         self._keep(locals())
 
@@ -439,7 +450,7 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         warm_start: bool = False,
         threads: int | None = None,
         random_state: Any = None,
-        verbose: bool = False,
+        verbose: bool | Progress = False,
     ) -> None:
         self._keep(locals())
 

@@ -105,7 +105,7 @@ class _Model:
         seeded = torch.equal(wires, wirings.wires(module.wiring, module.in_dim, module.out_dim, module.seed))
         wiring = (module.wiring, module.seed) if seeded and len(places) == 1 else None
         shifted = wires.numpy()[:, None] + module.in_dim * np.arange(len(places))[:, None]
-        made = Layer(np.tile(gates, len(places)), shifted.reshape(2, -1), wiring)
+        made = Layer(np.tile(gates, len(places)), shifted.reshape(2, -1), wiring=wiring)
         self.layers.append((made, places.reshape(-1)))
         result = _GATES + self.num_gates + np.arange(len(made.gates))
         self.num_gates += len(made.gates)
@@ -160,7 +160,7 @@ class _Model:
         for layer, seen in self.layers:
             source = _numbered(seen, num_inputs)
             straight = np.array_equal(source, np.arange(begin, end))
-            layers.append(Layer(layer.gates, layer.wires, layer.wiring, None if straight else source))
+            layers.append(Layer(layer.gates, layer.wires, wiring=layer.wiring, source=None if straight else source))
             begin, end = end, end + len(layer.gates)
         outputs = _numbered(np.concatenate([group.bits for group in groups]), num_inputs)
         return Circuit(

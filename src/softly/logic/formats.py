@@ -130,7 +130,7 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
             if "wiring" not in layer:
                 name = f"wires.{number}"
                 layers.append(
-                    Layer(gates, file.array(name, np.int32, 2) if first else file.unsigned(name, 2), None, source)
+                    Layer(gates, file.array(name, np.int32, 2) if first else file.unsigned(name, 2), source=source)
                 )
             else:
                 seeded = file.part(layer, "wiring", str), file.whole(layer, "seed", 0)
@@ -138,7 +138,7 @@ def load(path: str | PathLike[str]) -> dict[str, Any]:
                     wires = wirings.wires(seeded[0], below, width, seeded[1]).numpy()
                 except ValueError as error:
                     raise file.error(f"{where}: {error}") from None
-                layers.append(Layer(gates, wires, seeded, source))
+                layers.append(Layer(gates, wires, wiring=seeded, source=source))
             below = width
         arguments = {
             "num_inputs": described["num_inputs"],

@@ -31,7 +31,7 @@ COEFFICIENTS: Tensor = TRUTH.double() @ torch.tensor(
 )
 
 
-def numbers(gates: Sequence[str | int] | None, function: str = "softly.logic.gates.numbers") -> tuple[int, ...]:
+def numbers(gates: Sequence[str | int] | None, *, function: str = "softly.logic.gates.numbers") -> tuple[int, ...]:
     """The numbers of a set of gates, in ascending order; None stands for all sixteen.
 
     Example:

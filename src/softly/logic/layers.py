@@ -78,7 +78,7 @@ class LogicLayer(nn.Module):
         self.seed = int(torch.randint(2**32, ())) if seed is None else seed
         self.parametrization = parametrizations.get(parametrization)
         self.tnorm = tnorms.get(tnorm)
-        self.gates = gate_table.numbers(gates, name)
+        self.gates = gate_table.numbers(gates, function=name)
         if init not in _INITS:
             raise ValueError(f"{name}: init must be one of {', '.join(_INITS)}; got {init!r}.")
         if init == "residual" and 3 not in self.gates:
@@ -177,7 +177,7 @@ class GroupSum(nn.Module):
         tensor([1.0000, 0.5000])
     """
 
-    def __init__(self, k: int, tau: float = 1.0, beta: float = 0.0) -> None:
+    def __init__(self, k: int, *, tau: float = 1.0, beta: float = 0.0) -> None:
         super().__init__()
         name = "softly.logic.GroupSum"
         if k < 1:

@@ -8,7 +8,7 @@ constant, a copy, a negation or a gate that is already there, costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Layer:
 
     gates: np.ndarray
     wires: np.ndarray
+    _: KW_ONLY
     wiring: tuple[str, int] | None = None
     source: np.ndarray | None = None
 
@@ -157,7 +158,7 @@ class Netlist:
 
 
 def build(
-    num_inputs: int, layers: Sequence[Layer], bits: np.ndarray | None = None, outputs: np.ndarray | None = None
+    num_inputs: int, layers: Sequence[Layer], *, bits: np.ndarray | None = None, outputs: np.ndarray | None = None
 ) -> Netlist:
     """Simplify layers of gates: constants, copies, negations, equal gates, and what no output needs.
 

@@ -90,7 +90,7 @@ class LogicNetwork(nn.Module):
             )
             for number, (below, width) in enumerate(zip([in_dim, *widths], widths, strict=False))
         )
-        self.head = GroupSum(k, tau, beta)
+        self.head = GroupSum(k, tau=tau, beta=beta)
         self.head.check(widths[-1])
 
     def forward(self, x: Tensor) -> Tensor:

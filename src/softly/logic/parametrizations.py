@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -82,6 +82,7 @@ class Gumbel(Parametrization):
         tensor([[1.]])
     """
 
+    _: KW_ONLY
     temperature: float = 1.0
     scale: float = 1.0
 

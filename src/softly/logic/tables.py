@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -27,13 +27,14 @@ class Columns:
         texts: For every column the texts that it may have, none where it has numbers; empty where all have numbers.
 
     Example:
-        >>> columns = softly.logic.tables.Columns(2, ("age", "colour"), ((), ("blue", "red")))
+        >>> columns = softly.logic.tables.Columns(2, names=("age", "colour"), texts=((), ("blue", "red")))
         >>> columns.numbers([{"colour": "red", "age": 30}, {"colour": "mauve", "age": None}], "example")
         array([[30.,  1.],
                [nan, nan]])
     """
 
     number: int
+    _: KW_ONLY
     names: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
 
@@ -59,7 +60,7 @@ class Columns:
             values = np.asarray(table[name])
             known = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "OU" else ()
             texts.append(tuple(sorted(known)))
-        return cls(len(texts), tuple(map(str, names)), tuple(texts)) if any(texts) or structured else None
+        return cls(len(texts), names=tuple(map(str, names)), texts=tuple(texts)) if any(texts) or structured else None
 
     def numbers(self, table: Any, function: str) -> np.ndarray:
         """(..., columns) Numbers, NaN where they are missing.

@@ -62,7 +62,7 @@ def reference(
         p = coverage(signed_distance(points, corners), dial, choice)
         if seen is not None:
             p = torch.where(seen.unsqueeze(-2), p, 0.0)
-        return p.sum(-1) if choice.tconorm is None else choice.tconorm.any(p, -1)
+        return p.sum(-1) if choice.tconorm is None else choice.tconorm.any(p)
 
     points = pixel_centres(height, width, polygons)
     corners_a_pixel = max(polygons.numel() // 2, 1)

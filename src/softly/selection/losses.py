@@ -15,6 +15,8 @@ from softly.sorting.sorter import Sorter
 
 __all__ = ["SmoothTopKLoss", "TopKCrossEntropy"]
 
+_STEEPNESS = 1.0  # of sorters by name; the guide to top-k has the measurement
+
 
 def _check_scores(scores: Tensor, target: Tensor, function: str, ignore_index: int | None = None) -> None:
     _inputs.floating(scores, function, "scores")
@@ -53,7 +55,8 @@ class TopKCrossEntropy(torch.nn.Module):
 
     Args:
         p_k: (K,) Probabilities of k = 1, ..., K, or (classes, K) with a row for every label. Rows sum to 1.
-        sorter: Ranks the scores: a `Sorter`, or the name of one; "splitter" is a `TopKNetwork` of steepness 10.
+        sorter: Ranks the scores: a `Sorter`, or the name of one, at steepness 1; "splitter" is a `TopKNetwork`. Scores
+            of a classifier are logits, several apart: steeper sorters hardly tell it how to change them.
         m: Rank only the true class and the m - 1 largest of the others, in descending order, K <= m; None, or no less
             than there are classes, ranks all of them, in their own order. The thesis takes 16 for a thousand classes
             and 50 for ten thousand.
@@ -68,7 +71,7 @@ class TopKCrossEntropy(torch.nn.Module):
     Example:
         >>> loss = softly.TopKCrossEntropy([0.5, 0.0, 0.5], top1="softmax")
         >>> loss(torch.tensor([[0.1, 2.0, 1.5, -1.0]]), torch.tensor([2]))
-        tensor(0.4041)
+        tensor(0.4396)
     """
 
     p_k: Tensor
@@ -77,10 +80,10 @@ class TopKCrossEntropy(torch.nn.Module):
     def __init__(
         self,
         p_k: Sequence[float] | Sequence[Sequence[float]] | Tensor,
+        *,
         sorter: str | Sorter = "splitter",
         m: int | None = None,
         top1: str = "softmax",
-        *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
@@ -100,7 +103,7 @@ class TopKCrossEntropy(torch.nn.Module):
             raise ValueError(f"{name}: reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}.")
         self.register_buffer("p_k", p_k)
         self.register_buffer("weight", weight)
-        self.sorter = get_selector(sorter, name)
+        self.sorter = get_selector(sorter, name, steepness=_STEEPNESS)
         self.m = m
         self.top1 = top1
         self.ignore_index = ignore_index

@@ -31,8 +31,8 @@ class SelectionNetwork(Network):
 
     _outputs: tuple[int, ...]
 
-    def __init__(self, n: int, layers: Sequence[Any], name: str = "custom", outputs: tuple[int, ...] = ()) -> None:
-        super().__init__(n, layers, name)
+    def __init__(self, n: int, layers: Sequence[Any], *, name: str = "custom", outputs: tuple[int, ...] = ()) -> None:
+        super().__init__(n, layers, name=name)
         self.__dict__["_outputs"] = tuple(outputs)
 
     @property
@@ -45,7 +45,7 @@ class SelectionNetwork(Network):
         """How many values are selected."""
         return len(self.outputs)
 
-    def selects(self, patterns: int = 4096, seed: int = 0) -> bool:
+    def selects(self, *, patterns: int = 4096, seed: int = 0) -> bool:
         """Whether the network selects, by the 0-1 principle: exhaustively for n <= 16, by random patterns above.
 
         Example:

@@ -43,6 +43,8 @@ def get_sorter(
                 "and so whether it is straight-through."
             )
         return sorter
+    if not isinstance(sorter, str):
+        raise TypeError(f"{function}: sorter must be a name or a Sorter, got {type(sorter).__name__}.")
     options: dict[str, Any] = {} if steepness is None else {"steepness": steepness}
     if straight_through:
         options["straight_through"] = True
@@ -56,7 +58,10 @@ def get_sorter(
     return _SORTERS[sorter](**options)
 
 
-@lru_cache(maxsize=64)
+_NUMBERS, _CHOICES = (float, int, str, type(None)), (str, Distribution, type(None))
+
+
+@lru_cache(maxsize=64, typed=True)  # True is no steepness, though it equals 1
 def _kept(straight_through: bool, *choices: Any) -> Sorter:
     return get_sorter(*choices, straight_through=straight_through)
 
@@ -69,7 +74,8 @@ def _chosen(
     function: str,
 ) -> Sorter:
     """What `get_sorter` gives, made once for choices that are no tensors: nobody else sees it, so nobody changes it."""
-    if isinstance(sorter, str) and not isinstance(steepness, Tensor) and not torch.compiler.is_compiling():
+    simple = isinstance(sorter, str) and isinstance(steepness, _NUMBERS) and isinstance(distribution, _CHOICES)
+    if simple and not torch.compiler.is_compiling():
         return _kept(straight_through, sorter, steepness, distribution, function)
     return get_sorter(sorter, steepness, distribution, function, straight_through=straight_through)
 

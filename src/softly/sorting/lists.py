@@ -107,3 +107,8 @@ class Lists:
         if log:
             return torch.where(same, torch.where(kind == FINITE, rows, even.log()), -torch.inf)
         return torch.where(same, torch.where(kind == FINITE, rows, even), 0.0)
+
+
+def backwards(result: Tensor, x: Tensor, valid: Tensor | None, dim: int) -> Tensor:
+    """``result`` from the last rank to the first; what is absent stays behind."""
+    return result.flip(dim) if valid is None else Lists(x, valid).from_largest(result, dim)

@@ -36,7 +36,8 @@ def _check_ranks(target_ranks: Tensor, padding: Callable[[], Tensor], function: 
     if empty is not None and empty.shape == unranked.shape and (unranked & ~empty).any():
         raise ValueError(
             f"{function}: target_ranks count from 1, and 0 is for padding; an entry that is none has rank 0. "
-            "Ranks that count from 0 need 1 added."
+            "Ranks that count from 0 need 1 added; the order that argsort gives is not yet ranks: "
+            "order.argsort(-1) + 1 is."
         )
     seen = torch.zeros(*ranks.shape[:-1], n + 1, dtype=torch.bool, device=ranks.device)
     seen.scatter_(-1, ranks.long(), True)
@@ -68,7 +69,8 @@ def ranking_loss(
     Args:
         P: (..., n, n) Probabilities ``P[rank, input]``, as of `Sorter.permutation`, or with ``log`` their logarithms,
             as of `Sorter.log_permutation`.
-        target_ranks: (..., n) The true rank of every input, integers from 1 to n, each once; 0 for padding.
+        target_ranks: (..., n) The true rank of every input, integers from 1 to n, each once; 0 for padding. Of values
+            they are ``values.argsort(-1).argsort(-1) + 1``; a single argsort would give the inputs of the ranks.
         kind: "cross_entropy", the equation of chapter 3, or "binary_cross_entropy", which its figure names: every
             entry of P is a probability of its own, and those that should be 0 are pushed there too.
         log: Whether P holds logarithms.

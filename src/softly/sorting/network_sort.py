@@ -38,7 +38,7 @@ class NetworkSorter(Sorter):
         """Always: a relaxed swap is."""
         return True
 
-    def error_bound(self, n: int, k: int | None = None) -> float | None:
+    def error_bound(self, n: int, *, k: int | None = None) -> float | None:
         """Of values: every layer adds at most ``swap_error / steepness`` of the distribution; None for "auto"."""
         if isinstance(self.steepness, str):
             return None

@@ -7,10 +7,9 @@ pass through.
 
 from __future__ import annotations
 
-import math
 import operator
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
@@ -18,10 +17,10 @@ from typing import Any, Self
 import numpy as np
 
 from softly._cache import bounded
+from softly.sorting import network_drawing
+from softly.sorting.network_builders import BUILDERS, Layer
 
 __all__ = ["Network", "get", "names"]
-
-Layer = tuple[tuple[int, int], ...]
 
 _CUSTOM = "custom"
 _BUDGET = 64 << 20  # of the comparators that are kept
@@ -44,7 +43,7 @@ class Network:
         (((0, 1),), ((1, 2),), ((0, 1),))
     """
 
-    def __init__(self, n: int, layers: Sequence[Any], name: str = "custom") -> None:
+    def __init__(self, n: int, layers: Sequence[Any], *, name: str = "custom") -> None:
         if n < 1:
             raise ValueError(f"softly.sorting.networks.Network: n must be >= 1, got {n}.")
         pairs = [np.array([(i, j) for i, j in layer], dtype=np.int64).reshape(-1, 2) for layer in layers]
@@ -149,7 +148,7 @@ class Network:
                 row[i], row[j] = row[j], row[i]
         return row
 
-    def sorts(self, patterns: int = 4096, seed: int = 0) -> bool:
+    def sorts(self, *, patterns: int = 4096, seed: int = 0) -> bool:
         """Whether the network sorts, by the 0-1 principle: it does iff it sorts every pattern of 0 and 1.
 
         Exhaustive, and therefore a proof, for ``n <= 16``; above that, descending and random ones are tried.
@@ -189,7 +188,8 @@ class Network:
         if keep is not None and values is None:
             raise ValueError("softly.sorting.networks.Network.draw: keep needs values, got values=None.")
         row = None if values is None else [float(value) for value in self._row("draw", values)]
-        return _svg(self, row, _logistic if keep is None else keep, title)
+        heading = title or f"{self.name} network: {self.n} wires, {self.depth} layers"
+        return network_drawing.svg(self.n, self.layers, row, keep, heading)
 
     def _row(self, method: str, values: Sequence[Any]) -> list[Any]:
         row = list(values)
@@ -225,8 +225,8 @@ def get(name: str, n: int) -> Network:
         >>> softly.sorting.networks.get("bitonic", 1024).depth
         55
     """
-    if name not in _BUILDERS:
-        choices = ", ".join(map(repr, _BUILDERS))
+    if name not in BUILDERS:
+        choices = ", ".join(map(repr, BUILDERS))
         raise ValueError(f"softly.sorting.networks.get: name must be one of {choices}, got {name!r}.")
     try:
         n = operator.index(n)
@@ -244,7 +244,7 @@ def names() -> tuple[str, ...]:
         >>> softly.sorting.networks.names()
         ('odd_even', 'bitonic', 'odd_even_merge', 'pairwise', 'optimal')
     """
-    return tuple(_BUILDERS)
+    return tuple(BUILDERS)
 
 
 def lookup(key: str) -> Network:
@@ -300,131 +300,7 @@ def _parsed(key: str) -> Network:
 
 @bounded(_BUDGET, size=lambda network: network.nbytes)
 def _build(name: str, n: int) -> Network:
-    return Network._made(n, list(_BUILDERS[name](n)), f"{name} {n}")
-
-
-def _nonempty(build: Callable[[int], Iterator[np.ndarray]]) -> Callable[[int], Iterator[np.ndarray]]:
-    return lambda n: filter(len, build(n))
-
-
-def _pairs(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return np.stack((i, j), -1)
-
-
-def _odd_even(n: int) -> Iterator[np.ndarray]:
-    for layer in range(n):
-        first = np.arange(layer % 2, n - 1, 2)
-        yield _pairs(first, first + 1)
-
-
-def _bitonic(n: int) -> Iterator[np.ndarray]:
-    power = (n - 1).bit_length()
-    first = 2**power - n
-    wires = np.arange(first, 2**power)
-    for block in range(power):
-        for stride in (2**p for p in range(block, -1, -1)):
-            low = wires[wires & stride == 0]
-            ends = _pairs(low - first, low + stride - first)
-            descending = (low >> (block + 1)) & 1 == 1
-            yield np.where(descending[:, None], ends[:, ::-1], ends)
-
-
-def _odd_even_merge(n: int) -> Iterator[np.ndarray]:
-    for p in (2**e for e in range((n - 1).bit_length())):  # merges sorted runs of p into runs of 2p
-        stride = p
-        while stride:
-            start = stride % p
-            i = np.arange(start, n - stride)
-            i = i[((i - start) & stride == 0) & (i // (2 * p) == (i + stride) // (2 * p))]
-            yield _pairs(i, i + stride)
-            stride //= 2
-
-
-def _pairwise(n: int) -> Iterator[np.ndarray]:
-    power = (n - 1).bit_length()
-    for p in (2**e for e in range(power)):  # sort pairs, then pairs of pairs by their first members, ...
-        i = np.arange(n - p)
-        i = i[i & p == 0]
-        yield _pairs(i, i + p)
-    for e in range(power - 2, -1, -1):  # ... and merge them back, from the widest spacing to neighbours
-        p = 2**e
-        for reach in (2**r - 1 for r in range(power - 1 - e, 0, -1)):
-            j = np.arange((reach + 1) * p, n)
-            j = j[j & p == 0]
-            yield _pairs(j - reach * p, j)
-
-
-def _optimal(n: int) -> Iterator[np.ndarray]:
-    # Without their last wire, which keeps a +inf that enters on it, these networks sort one value less.
-    known = min((size for size in _SHALLOWEST if size >= n), default=None)
-    if known is None:
-        sizes = f"1 to {max(_SHALLOWEST)}"
-        raise ValueError(
-            f"softly.sorting.networks.get: 'optimal' networks are known for n = {sizes}, got {n}; "
-            f"'odd_even_merge' and 'pairwise' exist for every n."
-        )
-    for layer in _SHALLOWEST[known]:
-        yield np.array([(i, j) for i, j in layer if j < n]).reshape(-1, 2)
-
-
-_BUILDERS: dict[str, Callable[[int], Iterator[np.ndarray]]] = {
-    "odd_even": _odd_even,
-    "bitonic": _bitonic,
-    "odd_even_merge": _nonempty(_odd_even_merge),
-    "pairwise": _nonempty(_pairwise),
-    "optimal": _nonempty(_optimal),
-}
-
-_SHALLOWEST: dict[int, tuple[Layer, ...]] = {
-    1: (),
-    2: (((0, 1),),),
-    4: (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((1, 2),)),
-    6: (
-        ((0, 5), (1, 3), (2, 4)),
-        ((1, 2), (3, 4)),
-        ((0, 3), (2, 5)),
-        ((0, 1), (2, 3), (4, 5)),
-        ((1, 2), (3, 4)),
-    ),
-    8: (
-        ((0, 2), (1, 3), (4, 6), (5, 7)),
-        ((0, 4), (1, 5), (2, 6), (3, 7)),
-        ((0, 1), (2, 3), (4, 5), (6, 7)),
-        ((2, 4), (3, 5)),
-        ((1, 4), (3, 6)),
-        ((1, 2), (3, 4), (5, 6)),
-    ),
-    10: (
-        ((0, 1), (2, 5), (3, 6), (4, 7), (8, 9)),
-        ((0, 6), (1, 8), (2, 4), (3, 9), (5, 7)),
-        ((0, 2), (1, 3), (4, 5), (6, 8), (7, 9)),
-        ((0, 1), (2, 7), (3, 5), (4, 6), (8, 9)),
-        ((1, 2), (3, 4), (5, 6), (7, 8)),
-        ((1, 3), (2, 4), (5, 7), (6, 8)),
-        ((2, 3), (4, 5), (6, 7)),
-    ),
-    12: (
-        ((0, 8), (1, 7), (2, 6), (3, 11), (4, 10), (5, 9)),
-        ((0, 2), (1, 4), (3, 5), (6, 8), (7, 10), (9, 11)),
-        ((0, 1), (2, 9), (4, 7), (5, 6), (10, 11)),
-        ((1, 3), (2, 7), (4, 9), (8, 10)),
-        ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)),
-        ((1, 2), (3, 5), (6, 8), (9, 10)),
-        ((2, 4), (3, 6), (5, 8), (7, 9)),
-        ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10)),
-    ),
-    16: (
-        ((0, 5), (1, 4), (2, 12), (3, 13), (6, 7), (8, 9), (10, 15), (11, 14)),
-        ((0, 2), (1, 10), (3, 6), (4, 7), (5, 14), (8, 11), (9, 12), (13, 15)),
-        ((0, 8), (1, 3), (2, 11), (4, 13), (5, 9), (6, 10), (7, 15), (12, 14)),
-        ((0, 1), (2, 4), (3, 8), (5, 6), (7, 12), (9, 10), (11, 13), (14, 15)),
-        ((1, 3), (2, 5), (4, 8), (6, 9), (7, 11), (10, 13), (12, 14)),
-        ((1, 2), (3, 5), (4, 11), (6, 8), (7, 9), (10, 12), (13, 14)),
-        ((2, 3), (4, 5), (6, 7), (8, 9), (10, 11), (12, 13)),
-        ((4, 6), (5, 7), (8, 10), (9, 11)),
-        ((3, 4), (5, 6), (7, 8), (9, 10), (11, 12)),
-    ),
-}
+    return Network._made(n, list(BUILDERS[name](n)), f"{name} {n}")
 
 
 # 0-1 patterns, a bit for each: an integer holds what all patterns have on one wire ------------------------
@@ -459,121 +335,3 @@ def _random_patterns(n: int, patterns: int, seed: int) -> list[int]:
         descending = (1 << n) - (1 << i)  # pattern k has ones on wires 0 to k
         row.append(wire | descending << patterns)
     return row
-
-
-# The picture ----------------------------------------------------------------------------------------------
-
-_WIRE_GAP = 26  # px between wires
-_LANE_GAP = 13  # px between comparators of one layer that would overlap
-_LAYER_GAP = 28  # px between layers
-_LABEL_WIDTH = 58  # px for a value at either end
-_STAY, _TIE, _SWAP = (59, 130, 246), (145, 152, 161), (240, 106, 20)  # legible on white and on black
-_STYLE = """
-.softly-network line { stroke-width: 2; }
-.softly-network .wire { stroke: #9aa4af; stroke-width: 1.2; }
-.softly-network .comparator { stroke: #24292f; fill: #24292f; }
-.softly-network text { fill: #24292f; font: 12px ui-monospace, Menlo, Consolas, monospace; }
-.softly-network .end { text-anchor: end; }
-@media (prefers-color-scheme: dark) {
-  .softly-network .wire { stroke: #57606a; }
-  .softly-network .comparator { stroke: #e6edf3; fill: #e6edf3; }
-  .softly-network text { fill: #e6edf3; }
-}
-"""
-
-
-def _logistic(difference: float) -> float:
-    tail = math.exp(-abs(difference))
-    return (1.0 if difference >= 0 else tail) / (1.0 + tail)
-
-
-def _colour(swap: float) -> str:
-    """From blue at 0 (stay) through grey at 1/2 to orange at 1 (swap); grey for NaN."""
-    far = 0.0 if math.isnan(swap) else min(1.0, abs(2 * swap - 1))
-    end = _SWAP if swap > 0.5 else _STAY
-    return "#" + "".join(f"{round(t + far * (e - t)):02x}" for t, e in zip(_TIE, end, strict=True))
-
-
-def _lanes(layer: Layer) -> list[int]:
-    """A lane for every comparator such that those that would overlap are drawn side by side."""
-    ends: list[int] = []  # the last wire that is taken in every lane
-    lanes = [0] * len(layer)
-    for position in sorted(range(len(layer)), key=lambda p: min(layer[p])):
-        first, last = min(layer[position]), max(layer[position])
-        lane = next((lane for lane, end in enumerate(ends) if end < first), len(ends))
-        if lane == len(ends):
-            ends.append(last)
-        ends[lane] = last
-        lanes[position] = lane
-    return lanes
-
-
-def _svg(network: Network, row: list[float] | None, keep: Callable[[float], float], title: str | None) -> str:
-    margin = 16 if row is None else _LABEL_WIDTH
-    top = 16
-    arrows = any(i > j for layer in network.layers for i, j in layer)
-    inputs = None if row is None else list(row)
-    marks = []
-    x = margin + _LAYER_GAP / 2
-    for layer in network.layers:
-        lanes = _lanes(layer)
-        for (i, j), lane in zip(layer, lanes, strict=True):
-            attributes, note = 'class="comparator"', ""
-            if row is not None:
-                difference = row[j] - row[i]
-                swap = 1.0 - keep(difference)
-                row[i], row[j] = row[i] + swap * difference, row[j] - swap * difference
-                colour = _colour(swap)
-                attributes = f'stroke="{colour}" fill="{colour}"'
-                note = f"<title>({i}, {j}): swap {swap:.3f}</title>"
-            shape = _comparator(x + lane * _LANE_GAP, top + i * _WIRE_GAP, top + j * _WIRE_GAP, arrows)
-            marks.append(f"<g {attributes}>{note}{shape}</g>")
-        x += max(lanes, default=0) * _LANE_GAP + _LAYER_GAP
-    right = x - _LAYER_GAP / 2
-    bottom = top + (network.n - 1) * _WIRE_GAP
-
-    wires, labels = [], []
-    for wire in range(network.n):
-        y = top + wire * _WIRE_GAP
-        wires.append(f'<line class="wire" x1="{margin}" y1="{y}" x2="{right:g}" y2="{y}"/>')
-        if inputs is not None and row is not None:
-            labels.append(f'<text class="end" x="{margin - 6}" y="{y + 4}">{inputs[wire]:.3g}</text>')
-            labels.append(f'<text x="{right + 6:g}" y="{y + 4}">{row[wire]:.3g}</text>')
-    if row is not None:
-        bottom += 34
-        labels.append(_legend((margin + right) / 2, bottom))
-    width, height = right + margin, bottom + 16
-    heading = _escape(title or f"{network.name} network: {network.n} wires, {network.depth} layers")
-    body = "\n".join([*wires, *marks, *labels])
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="softly-network" role="img" width="{width:g}" '
-        f'height="{height:g}" viewBox="0 0 {width:g} {height:g}">\n'
-        f"<title>{heading}</title>\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
-    )
-
-
-def _comparator(x: float, low: float, high: float, arrow: bool) -> str:
-    """A line from the wire of the smaller value to that of the larger, where a dot or an arrow head is."""
-    down = 1 if high > low else -1
-    line = f'<line x1="{x:g}" y1="{low}" x2="{x:g}" y2="{high - (6 * down if arrow else 0)}"/>'
-    dot = f'<circle cx="{x:g}" cy="{low}" r="3" stroke="none"/>'
-    if arrow:
-        head = f'<path d="M{x:g} {high}l-4.5 {-9 * down}h9z" stroke="none"/>'
-    else:
-        head = f'<circle cx="{x:g}" cy="{high}" r="3" stroke="none"/>'
-    return line + dot + head
-
-
-def _legend(centre: float, y: float) -> str:
-    swatches = "".join(
-        f'<rect x="{centre - 44 + 8 * k:g}" y="{y - 9:g}" width="8" height="8" fill="{_colour(k / 10)}"/>'
-        for k in range(11)
-    )
-    return (
-        f'<text class="end" x="{centre - 52:g}" y="{y:g}">stay</text>{swatches}'
-        f'<text x="{centre + 52:g}" y="{y:g}">swap</text>'
-    )
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

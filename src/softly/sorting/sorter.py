@@ -13,7 +13,8 @@ from softly import _dims, _inputs, native
 from softly._steepness import Steep, Steepness
 from softly._straight_through import straight_through
 from softly.distributions.base import log
-from softly.sorting.lists import FINITE, HIGH, LOW, Lists
+from softly.sorting import hard
+from softly.sorting.lists import FINITE, HIGH, LOW, Lists, backwards
 
 __all__ = ["Sorter", "Steepness"]
 
@@ -59,7 +60,7 @@ class Sorter(Steep):
         """Whether columns of the matrix sum to 1 like its rows, so that a value has one place in all."""
         return False
 
-    def error_bound(self, n: int, k: int | None = None) -> float | None:
+    def error_bound(self, n: int, *, k: int | None = None) -> float | None:
         """How far a sorted value of ``n``, or one of the k largest, can be from the hard one; None if unknown.
 
         Example:
@@ -98,8 +99,8 @@ class Sorter(Steep):
             tensor([3., 2., 1.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "sort")
-        result = self._relaxed(lambda y: self._sorted(y, valid), lambda y: _hard_values(y, valid), rows)
-        return _moved(_reversed(result, rows, valid, -1) if descending else result, -1, dim)
+        result = self._relaxed(lambda y: self._sorted(y, valid), lambda y: hard.values(y, valid), rows)
+        return _moved(backwards(result, rows, valid, -1) if descending else result, -1, dim)
 
     def permutation(
         self,
@@ -128,8 +129,8 @@ class Sorter(Steep):
                     [0.8668, 0.0159, 0.1173]])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "permutation")
-        result = self._relaxed(lambda y: self._matrix(y, valid), lambda y: _hard_matrix(y, valid), rows)
-        return _reversed(result, rows, valid, -2) if descending else result
+        result = self._relaxed(lambda y: self._matrix(y, valid), lambda y: hard.matrix(y, valid), rows)
+        return backwards(result, rows, valid, -2) if descending else result
 
     def log_permutation(
         self,
@@ -159,7 +160,7 @@ class Sorter(Steep):
         """
         rows, valid = self._rows(x, dim, lengths, mask, "log_permutation")
         result = _inputs.at_least_single(lambda y: self._log_matrix(y, valid), rows)
-        return _reversed(result, rows, valid, -2) if descending else result
+        return backwards(result, rows, valid, -2) if descending else result
 
     def rank(
         self,
@@ -186,7 +187,7 @@ class Sorter(Steep):
             tensor([3., 1., 2.])
         """
         rows, valid = self._rows(x, dim, lengths, mask, "rank")
-        result = self._relaxed(lambda y: self._ranked(y, valid), lambda y: _hard_ranks(y, valid), rows)
+        result = self._relaxed(lambda y: self._ranked(y, valid), lambda y: hard.ranks(y, valid), rows)
         if descending:
             total = rows.shape[-1] if valid is None else valid.sum(-1, keepdim=True)
             result = total + 1 - result if valid is None else torch.where(valid, total + 1 - result, result)
@@ -220,7 +221,7 @@ class Sorter(Steep):
         """
         rows, valid = self._rows(x, dim, lengths, mask, "topk")
         k = _count(k, rows.shape[-1])
-        return self._relaxed(lambda y: self._top(y, valid, k), lambda y: _hard_top(y, valid, k), rows)
+        return self._relaxed(lambda y: self._top(y, valid, k), lambda y: hard.top(y, valid, k), rows)
 
     def log_topk(
         self,
@@ -284,10 +285,10 @@ class Sorter(Steep):
             low, high = (torch.where((entries == kind).unsqueeze(-2), P, 0.0).sum(-1) > 0 for kind in (LOW, HIGH))
             return torch.where(low, -torch.inf, torch.where(high, torch.inf, values))
 
-        def hard(y: Tensor) -> Tensor:
-            return _reversed(_hard_values(y, valid), y, valid, -1)[..., :k]
+        def exact(y: Tensor) -> Tensor:
+            return backwards(hard.values(y, valid), y, valid, -1)[..., :k]
 
-        return _moved(self._relaxed(soft, hard, rows), -1, dim)
+        return _moved(self._relaxed(soft, exact, rows), -1, dim)
 
     # What a subclass defines: rows of finite entries, or with `lists` such that large numbers stand for the others ---
 
@@ -391,9 +392,9 @@ class Sorter(Steep):
         scales = [self._auto(count, min(k, count)) if count else 1.0 for count in range(n + 1)]
         return torch.tensor(scales, dtype=torch.float64, device=lists.count.device)[lists.count]
 
-    def _relaxed(self, soft: Callable[[Tensor], Tensor], hard: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    def _relaxed(self, soft: Callable[[Tensor], Tensor], exact: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         result = _inputs.at_least_single(soft, x)
-        return straight_through(hard(x.detach()), result) if self.straight_through else result
+        return straight_through(exact(x.detach()), result) if self.straight_through else result
 
     def _rows(
         self, x: Tensor, dim: int, lengths: Tensor | None, mask: Tensor | None, method: str
@@ -456,46 +457,3 @@ def _count(k: int, n: int) -> int:
     if not 1 <= number <= n:
         raise ValueError(f"softly.topk: k must be in [1, {n}], got {number}.")
     return number
-
-
-def _reversed(result: Tensor, x: Tensor, valid: Tensor | None, dim: int) -> Tensor:
-    """``result`` from the last rank to the first; what is absent stays behind."""
-    return result.flip(dim) if valid is None else Lists(x, valid).from_largest(result, dim)
-
-
-# The hard operators ----------------------------------------------------------------------------------------------
-
-
-def _hard_order(x: Tensor, valid: Tensor | None) -> Tensor:
-    if valid is not None:
-        x = torch.where(valid, x, torch.inf)
-        absent_last = torch.argsort((~valid).to(torch.uint8), dim=-1, stable=True)
-        return absent_last.gather(-1, torch.argsort(x.gather(-1, absent_last), dim=-1, stable=True))
-    return torch.argsort(x, dim=-1, stable=True)
-
-
-def _hard_values(x: Tensor, valid: Tensor | None) -> Tensor:
-    values = x.gather(-1, _hard_order(x, valid))
-    return values if valid is None else torch.where(_hard_present(valid), values, 0.0)
-
-
-def _hard_present(valid: Tensor) -> Tensor:
-    return torch.arange(valid.shape[-1], device=valid.device) < valid.sum(-1, keepdim=True)
-
-
-def _hard_matrix(x: Tensor, valid: Tensor | None) -> Tensor:
-    matrix = _one_hot(_hard_order(x, valid))
-    return matrix if valid is None else matrix & _hard_present(valid).unsqueeze(-1)
-
-
-def _hard_ranks(x: Tensor, valid: Tensor | None) -> Tensor:
-    ranks = torch.argsort(_hard_order(x, valid), dim=-1) + 1
-    return ranks if valid is None else torch.where(valid, ranks, 0)
-
-
-def _hard_top(x: Tensor, valid: Tensor | None, k: int) -> Tensor:
-    return _reversed(_hard_matrix(x, valid), x, valid, -2)[..., :k, :]
-
-
-def _one_hot(index: Tensor) -> Tensor:
-    return index.unsqueeze(-1) == torch.arange(index.shape[-1], device=index.device)

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from softly.logic import Circuit, LogicNetwork, Threshold, architectures, discretize, parametrizations
+from softly.logic import Circuit, LogicNetwork, Threshold, discretize, parametrizations
 from softly.logic.encodings import Encoding
 from softly.logic.training import evaluate, train_epoch
-from softly_lab import baselines
+from softly_lab import architectures, baselines
 from softly_lab.data import images, tables
 from softly_lab.runner import Experiment, Task, option
 
@@ -97,7 +97,7 @@ class Config:
     data: str = option("mnist_crop", "What is learned.", choices=tuple(DATA))
     model: str = option("logic", "A network of logic gates, or what the chapter compares it with: a decision tree, "
                         "logistic regression, a network of neurons.", choices=("logic", *baselines.NAMES))  # fmt: skip
-    architecture: str | None = option(None, "A name of softly.logic.architectures.")
+    architecture: str | None = option(None, "A name of softly_lab.architectures.")
     epochs: int | None = option(None, "How often training goes through the data.", least=1)
     hard_epochs: int | None = option(None, "Epochs on hard gates after that, straight-through: they close the gap to "
                                      "the hard network.", least=0)  # fmt: skip

@@ -30,8 +30,8 @@ P_K = ((0.5, 0.0, 0.0, 0.0, 0.5), (0.25, 0.0, 0.0, 0.0, 0.75), (0.1, 0.0, 0.0, 0
 class Config:
     """One loss on one data set: held-out images choose steepness and epochs, then all of them are learned from."""
 
-    data: str = option("auto", "The images; auto is cifar100, or digits where it is not there.",
-                       choices=("auto", "cifar100", "digits"))  # fmt: skip
+    data: str = option("auto", "The images; auto is cifar100, or digits where it is not there. families are points of "
+                       "200 classes that look alike.", choices=("auto", "cifar100", "digits", "families"))  # fmt: skip
     model: str = option("hidden", "A hidden layer on few pixels, the head of such a network, fine-tuned on its "
                         "embeddings, or a ResNet18 on all pixels.", choices=("hidden", "head", "resnet18"))  # fmt: skip
     loss: str = option("topk", "What is trained by; smooth is the loss of Berrada and others.",
@@ -69,7 +69,7 @@ def losses(config: Config) -> list[Loss]:
     # all choose one class like it best in the middle, so that it has to be told by a loss of its own that it isn't.
     guide = "softmax" if sorters[0].doubly_stochastic else "separate"
     top1 = guide if 0 < config.p_k[0] < 1 else "sort"
-    return [softly.TopKCrossEntropy(list(config.p_k), sorter, m=config.m, top1=top1) for sorter in sorters]
+    return [softly.TopKCrossEntropy(list(config.p_k), sorter=sorter, m=config.m, top1=top1) for sorter in sorters]
 
 
 class TopK(Task):
@@ -83,9 +83,13 @@ class TopK(Task):
         if kind == "auto":
             kind = "cifar100" if available("cifar100") else "digits"
         whole = config.model == "resnet18"
-        self.train, self.held = cifar100(whole) if kind == "cifar100" else digits()
+        self.train, self.held = {"cifar100": lambda: cifar100(whole), "digits": digits, "families": families}[kind]()
         small = "" if whole else ", 8×8 pixels"
-        self.data = f"CIFAR-100, a part of it{small}" if kind == "cifar100" else "scikit-learn's digits (stand-in)"
+        self.data = {
+            "cifar100": f"CIFAR-100, a part of it{small}",
+            "digits": "scikit-learn's digits (stand-in)",
+            "families": "families of classes that look alike (made up)",
+        }[kind]
         if config.model == "head":
             self.data += ", embeddings of a network of its own (stand-in for those of ResNeXt-101 WSL)"
         self.losses = losses(config)
@@ -197,6 +201,22 @@ def digits() -> tuple[Part, Part]:
     data = load_digits()
     pixels, labels = torch.tensor(data.images / 16.0, dtype=torch.float32).unsqueeze(1), torch.tensor(data.target)
     return (pixels[:1000], labels[:1000]), (pixels[1000:], labels[1000:])
+
+
+def families() -> tuple[Part, Part]:
+    """200 classes in families of five that look alike; four labels of ten are drawn from the whole family."""
+    generator = torch.Generator().manual_seed(0)
+    number, members, size = 40, 5, 24
+    centres = torch.randn(number, 1, size, generator=generator)
+    classes = (centres + 0.5 * torch.randn(number, members, size, generator=generator)).flatten(0, 1)
+
+    def part(count: int) -> Part:
+        true = torch.randint(0, len(classes), (count,), generator=generator)
+        x = classes[true] + 1.2 * torch.randn(count, size, generator=generator)
+        other = true // members * members + torch.randint(0, members, (count,), generator=generator)
+        return x, torch.where(torch.rand(count, generator=generator) < 0.4, other, true)
+
+    return part(8000), part(10_000)
 
 
 def cifar100(whole: bool = False) -> tuple[Part, Part]:

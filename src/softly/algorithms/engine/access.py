@@ -170,8 +170,10 @@ class Access:
     def _set_entry(self, collection: Any, key: Any, value: Any) -> None:
         if isinstance(key, (Tensor, Number, Categorical)):
             weights = self.engine.positions.weights(key, len(collection))
+            held = self.engine.journals.held
             for i, (old, w) in enumerate(zip(list(collection), weights.unbind(1), strict=True)):
-                self.engine.journals.write(collection, i, self.engine.joins.mix(w, [value], [old], ["an entry"])[0])
+                (mixed,) = self.engine.joins.mix(w, [held(value)], [held(old)], ["an entry"], self.engine.serial)
+                self.engine.journals.write(collection, i, mixed)
         elif isinstance(key, slice):
             entries = list(self.iterate(value))
             self.engine.journals.remember(collection)

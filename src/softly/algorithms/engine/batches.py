@@ -161,6 +161,14 @@ class Batch:
             for x in self.leaves
         )
 
+    @property
+    def bare(self) -> torch.Size | None:
+        """The shape of an argument that is nothing but a batch, as one is whose batch was forgotten."""
+        shapes = (
+            x.shape for x, batched in zip(self.leaves, self.batched, strict=True) if batched and x.ndim == self.dims
+        )
+        return next(shapes, None) if self.dims else None
+
     def _flat(self, leaf: Tensor) -> Tensor:
         return leaf.reshape(self.size, *leaf.shape[self.dims :]) if self.dims != 1 else leaf
 
@@ -168,10 +176,7 @@ class Batch:
         """The arguments as values of the program; ``examples`` in the place of its tensors, all with a batch."""
         leaves = []
         others = None if examples is None else iter(examples)
-        bare = (
-            x.shape for x, batched in zip(self.leaves, self.batched, strict=True) if batched and x.ndim == self.dims
-        )
-        engine.bare = next(bare, None) if self.dims else None
+        engine.bare = self.bare
         for leaf, batched in zip(self.leaves, self.batched, strict=True):
             if isinstance(leaf, Tensor):
                 if others is not None:

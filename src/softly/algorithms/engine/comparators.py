@@ -104,17 +104,17 @@ class Comparators:
 
     def every(self, answers: Tensor) -> Tensor:
         """``and`` over the second dimension."""
-        return self.all(answers.unbind(1)) if self.static else self.tnorm.all(answers, 1)
+        return self.all(answers.unbind(1)) if self.static else self.tnorm.all(answers, dim=1)
 
     def some(self, answers: Tensor) -> Tensor:
         """``or`` over the second dimension."""
-        return self.any(answers.unbind(1)) if self.static else self.tnorm.any(answers, 1)
+        return self.any(answers.unbind(1)) if self.static else self.tnorm.any(answers, dim=1)
 
     def _over(
         self,
         answers: Sequence[Any],
         neutral: bool,
-        reduce: Callable[[Tensor, int], Tensor],
+        reduce: Callable[..., Tensor],
         pair: Callable[[Tensor, Tensor], Tensor],
     ) -> Any:
         tensors = [a for a in answers if isinstance(a, Tensor)]
@@ -124,7 +124,7 @@ class Comparators:
             return neutral
         if self.static:
             return functools.reduce(pair, tensors)
-        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), 0)
+        return reduce(torch.stack(torch.broadcast_tensors(*tensors)), dim=0)
 
     def largest(self, values: Tensor, steepness: float | Tensor) -> Tensor:
         """The weights of the largest along the last dimension, of the smallest for a negative steepness.
@@ -185,9 +185,12 @@ class Comparators:
         return self._weighted(weights, values).sum(0)
 
 
-def _floating(a: Any, b: Any) -> torch.dtype:
-    dtype = torch.result_type(a, b)
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+def _floating(*values: Any) -> torch.dtype:
+    """What torch promotes values to in any order: tensors of one number count where no others are floating."""
+    found = [v for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
+    if not found:
+        return torch.get_default_dtype()
+    return functools.reduce(torch.promote_types, [v.dtype for v in found if v.ndim] or [v.dtype for v in found])
 
 
 def _finite(x: Any, other: Any) -> Any:
@@ -202,14 +205,10 @@ def tensors(values: Sequence[Any]) -> list[Tensor]:
     dtypes = {v.dtype if isinstance(v, Tensor) else None for v in values}
     if len(dtypes) == 1 and next(iter(dtypes)).is_floating_point:  # type: ignore[union-attr]
         return list(values)
-    first = next(v for v in values if isinstance(v, Tensor))
-    dtype = first.dtype
-    for v in values:
-        dtype = torch.promote_types(dtype, v.dtype) if isinstance(v, Tensor) else torch.result_type(first, v)
-    if not dtype.is_floating_point:
-        dtype = torch.get_default_dtype()
+    found = [v for v in values if isinstance(v, Tensor)]
+    dtype = _floating(*found)
     return [
-        (v if v.dtype == dtype else v.to(dtype)) if isinstance(v, Tensor) else constant(v, dtype, first.device)
+        (v if v.dtype == dtype else v.to(dtype)) if isinstance(v, Tensor) else constant(v, dtype, found[0].device)
         for v in values
     ]
 

@@ -53,9 +53,10 @@ def _extreme(sign: int) -> Callable[..., Any]:
                 rt.constant(t)  # which notices infinities
         if key is None:
             return Number(rt, rt.comparators.extreme(tensors, sign, steepness), all(map(is_whole, keys)))
-        columns = torch.stack(rt.uniform([rt.column(t) for t in tensors]), -1)
+        columns = torch.stack(rt.columns(tensors), -1)
         weights = rt.comparators.largest(columns, steepness)
-        (result,) = rt.joins.join_values(list(weights.unbind(-1)), [[v] for v in values], (f"{plain.__name__}()",))
+        rows = [[rt.journals.held(v)] for v in values]
+        (result,) = rt.joins.join_values(list(weights.unbind(-1)), rows, (f"{plain.__name__}()",), rt.serial)
         return result
 
     return function
@@ -68,7 +69,8 @@ def _by_comparison(rt: Run, values: list[Any], keys: list[Any], sign: int) -> An
         if isinstance(better, bool):
             best, best_key = (value, k) if better else (best, best_key)
         else:
-            best, best_key = rt.joins.mix(rt.column(better.tensor), [value, k], [best, best_key], ["an extreme"] * 2)
+            yes, no = ([rt.journals.held(v) for v in pair] for pair in ((value, k), (best, best_key)))
+            best, best_key = rt.joins.mix(rt.column(better.tensor), yes, no, ["an extreme"] * 2, rt.serial)
     return best
 
 
@@ -88,8 +90,7 @@ def relaxed_sorted(rt: Run, values: Any, *, key: Any = None, reverse: bool = Fal
         return rt.made_list([entries[i] for i in order])
     if any(not isinstance(k, (Number, Categorical, int, float)) for k in keys):
         return _sorted_sequences(rt, entries, keys, reverse)
-    columns = [rt.column(k) for k in keys]
-    x = torch.stack(rt.uniform(columns), 1)
+    x = torch.stack(rt.columns(keys), 1)
     n = x.shape[1]
     if key is not None:
         return _sorted_by(rt, entries, x, reverse)
@@ -120,8 +121,9 @@ def _sorted_by(rt: Run, entries: list[Any], keys: Tensor, reverse: bool) -> Any:
             columns[i], columns[i + 1] = rt.comparators.mix(p, b, a), rt.comparators.mix(p, a, b)
             w, u, v = p.unsqueeze(1), ranked[i], ranked[i + 1]
             ranked[i], ranked[i + 1] = rt.comparators.mix(w, v, u), rt.comparators.mix(w, u, v)
+    held = [[rt.journals.held(v)] for v in entries]
     return rt.made_list(
-        [rt.joins.join_values(list(row.unbind(1)), [[v] for v in entries], ("sorted()",))[0] for row in ranked]
+        [rt.joins.join_values(list(row.unbind(1)), held, ("sorted()",), rt.serial)[0] for row in ranked]
     )
 
 
@@ -135,9 +137,9 @@ def _sorted_sequences(rt: Run, entries: list[Any], keys: list[Any], reverse: boo
                     entries[i : i + 2], keys[i : i + 2] = entries[i : i + 2][::-1], keys[i : i + 2][::-1]
                 continue
             p = rt.column(swap.tensor)
-            before = [*entries[i : i + 2], *keys[i : i + 2]]
-            after = [*entries[i : i + 2][::-1], *keys[i : i + 2][::-1]]
-            mixed = rt.joins.mix(p, after, before, ["sorted()"] * 4)
+            before = [rt.journals.held(v) for v in (*entries[i : i + 2], *keys[i : i + 2])]
+            after = [*before[:2][::-1], *before[2:][::-1]]
+            mixed = rt.joins.mix(p, after, before, ["sorted()"] * 4, rt.serial)
             entries[i : i + 2], keys[i : i + 2] = mixed[:2], mixed[2:]
     return rt.made_list(entries)
 

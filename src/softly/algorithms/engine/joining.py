@@ -266,7 +266,7 @@ class Joining:
                     self.engine.guard()
                 numbers = torch.tensor(plain, dtype=weights.dtype, device=weights.device)
                 return self.engine.comparators.average(weights, numbers[:, None].expand_as(weights))
-            pending.append([self.engine.column(v) for v in values])
+            pending.append(self.engine.columns(values))
             return Mark(str(len(pending) - 1))
 
         blend = Blend(combine, lambda: weights.unbind(0), since, labels)

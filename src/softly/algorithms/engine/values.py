@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -82,13 +83,7 @@ class Values(Run):
 
     def no_collection(self, message: str) -> Exception:
         """The exception for a number in the place of a list, which a forgotten batch may have made of it."""
-        if self.bare is not None:
-            shape = tuple(self.bare)
-            message += (
-                f"; an argument has shape {shape}, which is a batch of numbers to the function: "
-                "a single example needs a batch of one, x[None], or batch_dims=0"
-            )
-        return self.error(TypeError, message)
+        return self.error(TypeError, message if self.bare is None else message + forgotten_batch(self.bare))
 
     def constant(self, value: float) -> Tensor:
         found = self._constants.get(value)
@@ -162,6 +157,14 @@ class Values(Run):
         if not cells:
             return torch.zeros(self.batch, 0, dtype=self.dtype, device=self.device)
         return torch.stack(self.uniform([self.column(c) for c in cells]), 1)
+
+    def columns(self, values: Sequence[Any]) -> list[Tensor]:
+        """Numbers and tensors as (batch,), of one dtype: that of the tensors, whatever numbers are beside them."""
+        values = [number(v) for v in values]
+        given = [v.dtype for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
+        dtype = functools.reduce(torch.promote_types, given) if given else self.dtype
+        columns = [self.column(v) for v in values]
+        return [c if c.dtype is dtype else c.to(dtype) for c in columns] if given else self.uniform(columns)
 
     @staticmethod
     def uniform(tensors: list[Tensor]) -> list[Tensor]:
@@ -334,3 +337,11 @@ class Values(Run):
         return self.elementwise(self.careful.operations[name], a, b)
 
     # Positions ---------------------------------------------------------------------------------------------------
+
+
+def forgotten_batch(shape: torch.Size) -> str:
+    """What to do where an argument of a shape that is nothing but a batch is taken for a list."""
+    return (
+        f"; an argument has shape {tuple(shape)}, which is a batch of numbers to the function: "
+        "a single example needs a batch of one, x[None], or batch_dims=0"
+    )

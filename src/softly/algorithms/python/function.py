@@ -9,6 +9,7 @@ import graphlib
 import importlib
 import itertools
 import pickle
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from softly.algorithms.engine.frames import raised_at
 from softly.algorithms.engine.numbers import Number
 from softly.algorithms.engine.runtime import Runtime
 from softly.algorithms.engine.settings import Settings, make_settings
+from softly.algorithms.engine.values import forgotten_batch
 from softly.algorithms.python.lowering import Lowered, lower
 from softly.algorithms.python.program import Program
 from softly.algorithms.python.taping import Taping, spoiled
@@ -65,6 +67,7 @@ class RelaxedFunction:
         settings: Settings,
         batch_dims: int,
         in_dims: tuple[int | None, ...] | None,
+        *,
         lists: bool = False,
         taped: bool = True,
         lowered: Lowered | None = None,
@@ -326,7 +329,14 @@ class RelaxedFunction:
         with torch.no_grad():
             for i in range(batch.size):
                 one_args, one_kwargs = batch.example(i)
-                results.append(plain(self.function(*one_args, **one_kwargs)))
+                try:
+                    results.append(plain(self.function(*one_args, **one_kwargs)))
+                except (TypeError, IndexError) as error:
+                    # torch says this of a number that is measured, iterated or indexed.
+                    if batch.bare is None or not re.search(r"\b0-d|dimension 0\b", str(error)):
+                        raise
+                    hint = forgotten_batch(batch.bare)
+                    raise TypeError(f"softly.relax: {self.__qualname__}.hard: {error}{hint}.") from error
         return batch.collect(results)
 
     def __reduce__(self) -> Any:
@@ -469,6 +479,6 @@ def relax(
     )
 
     def decorate(f: Callable[..., Any]) -> RelaxedFunction:
-        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists, taped)
+        return RelaxedFunction(f, settings, batch_dims, _checked(in_dims), lists=lists, taped=taped)
 
     return decorate if function is None else decorate(function)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from softly.algorithms.engine.settings import Settings
 from softly.algorithms.python.lowering import Lowered
@@ -36,6 +36,7 @@ class Program:
     first_line: int
     notes: tuple[Note, ...]
     heading: str
+    _: KW_ONLY
     relaxed: tuple[str, ...] = ()
 
     @staticmethod
@@ -43,7 +44,7 @@ class Program:
         """The program of a lowered function."""
         kind = "hard" if settings.hard else f"steepness {settings.steepness}"
         heading = f"# {settings.distribution}, {settings.tnorm}, {kind}"
-        return Program(lowered.source, lowered.first_line, lowered.notes, heading, lowered.relaxed)
+        return Program(lowered.source, lowered.first_line, lowered.notes, heading, relaxed=lowered.relaxed)
 
     def __str__(self) -> str:
         lines = self.source.rstrip().splitlines()

@@ -53,7 +53,7 @@ class Taping:
             self.tape.watch(function)
             return None
         try:
-            recording = self.tape.recording(batch, function, _INSTRUCTIONS, _ITERATIONS)
+            recording = self.tape.recording(batch, function, instructions=_INSTRUCTIONS, iterations=_ITERATIONS)
         except Exception:
             return None  # the engine says what is wrong, if anything is
         return None if recording.trusting else recording

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -48,6 +48,7 @@ class TraceLine:
 
     line: int
     text: str
+    _: KW_ONLY
     visits: float = 0.0
     probability: float | None = None
     slope: float | None = None
@@ -86,6 +87,7 @@ class Trace:
     """
 
     lines: list[TraceLine]
+    _: KW_ONLY
     iterations: dict[int, int] = field(default_factory=dict)
     gap: float = 0.0
     steepness: float = 0.0
@@ -117,7 +119,13 @@ class Trace:
             ladder = (settings.steepness * 2.0**k for k in range(-4, 12))
             suggested = next((s for s in ladder if _close(function, batch, replace(settings, steepness=s))), None)
         steepness = float(settings.steepness)
-        return Trace(lines, engine.rounds, gap, steepness, None if suggested is None else float(suggested))
+        return Trace(
+            lines,
+            iterations=engine.rounds,
+            gap=gap,
+            steepness=steepness,
+            suggested=None if suggested is None else float(suggested),
+        )
 
     def svg(self) -> str:
         """The source as a picture, with heat behind the lines; a frame where a condition is flat."""
@@ -228,7 +236,7 @@ def traced(engine: Tracer, filename: str, source: str, first_line: int, run: Cal
     for i, text in enumerate(texts):
         number = first_line + i
         inside = engine.headers.get(number) or number
-        line = TraceLine(number, text, engine.visits.get(inside, 0.0))
+        line = TraceLine(number, text, visits=engine.visits.get(inside, 0.0))
         if number in engine.asked:
             p = torch.cat(engine.asked[number])
             line.probability, line.slope = float(p.mean()), float((4 * p * (1 - p)).mean())

@@ -206,7 +206,7 @@ class Tape:
         return self._recordings.get(self.key(batch, function))
 
     def recording(
-        self, batch: Any, function: Any, instructions: int | None = None, iterations: int | None = None
+        self, batch: Any, function: Any, *, instructions: int | None = None, iterations: int | None = None
     ) -> Recording:
         """The recording for a batch; made if there is none, of so many instructions and iterations at most."""
         found = self.known(batch, function)

@@ -8,7 +8,7 @@ from softly.logic.netlist import XOR
 __all__ = ["to_aiger"]
 
 
-def to_aiger(circuit: Source, binary: bool = False) -> str | bytes:
+def to_aiger(circuit: Source, *, binary: bool = False) -> str | bytes:
     """The bits before they are counted, as an and-inverter graph in AIGER's ascii format, or in its binary one.
 
     It is `softly.logic.Circuit.to_aiger`; an "xor" is three "and", and group j of ``outputs / k`` neighbours is what

@@ -8,7 +8,7 @@ from softly.logic.netlist import XOR
 __all__ = ["to_blif"]
 
 
-def to_blif(circuit: Source, name: str = "circuit") -> str:
+def to_blif(circuit: Source, *, name: str = "circuit") -> str:
     """The bits before they are counted, as a BLIF model with inputs x0, x1, … and outputs y0, y1, ….
 
     It is `softly.logic.Circuit.to_blif`; group j of ``outputs / k`` neighbours is what class j counts.

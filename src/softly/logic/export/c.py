@@ -31,7 +31,7 @@ __all__ = ["to_c"]
 _LONGEST_STRING = 1000  # characters of a name, of four bytes at most: C99 promises strings of 4095 bytes
 
 
-def to_c(circuit: Source, name: str = "circuit", numbers: str = "double") -> str:
+def to_c(circuit: Source, *, name: str = "circuit", numbers: str = "double") -> str:
     """A C99 file with functions from bits, and from numbers where the circuit compares them, to counts and classes.
 
     It is `softly.logic.Circuit.to_c`; its results are those of `softly.logic.Circuit.counts` for every input.

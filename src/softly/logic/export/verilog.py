@@ -15,7 +15,9 @@ __all__ = ["to_verilog"]
 _INSIDE = re.compile(r"x|y|clk|row|counts|index|gates|bits|LATENCY|[bcimns]\d+(_\d+)*")
 
 
-def to_verilog(circuit: Source, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None) -> str:
+def to_verilog(
+    circuit: Source, *, pipeline: int = 0, name: str = "circuit", fixed: tuple[int, int] | None = None
+) -> str:
     """Two modules: the gates, and around them the counts of all groups and the class with the largest.
 
     It is `softly.logic.Circuit.to_verilog`; counts are those of `softly.logic.Circuit.counts` for every input, after

@@ -57,10 +57,6 @@ class Architecture:
         depth, width: Layers, and gates a layer.
         classes: Number of classes.
         tau: Temperature of the scores.
-
-    Example:
-        >>> softly.logic.architectures.get("monk1").network(seed=0)(torch.zeros(1, 6)).shape
-        torch.Size([1, 2])
     """
 
     name: str
@@ -71,12 +67,7 @@ class Architecture:
     _encoding: Callable[[], tuple[Encoding, int]]
 
     def encoding(self) -> Encoding:
-        """From the columns of the data set, pixels in [0, 1], to bits. Kinds are numbered from 0; NaN is missing.
-
-        Example:
-            >>> softly.logic.architectures.get("adult").encoding().num_bits
-            116
-        """
+        """From the columns of the data set, pixels in [0, 1], to bits. Kinds are numbered from 0; NaN is missing."""
         encoding, columns = self._encoding()
         return encoding.fit(torch.zeros(1, columns))
 
@@ -91,12 +82,7 @@ class Architecture:
         tnorm: str | TNorm = "probabilistic",
         gates: Sequence[str | int] | None = None,
     ) -> LogicNetwork:
-        """A new network with its encoding; options as in `LogicNetwork`.
-
-        Example:
-            >>> sum(layer.out_dim for layer in softly.logic.architectures.get("monk2").network().layers)
-            72
-        """
+        """A new network with its encoding; options as in `LogicNetwork`."""
         encoding = self.encoding()
         return LogicNetwork(
             encoding.num_bits,
@@ -134,24 +120,13 @@ _ARCHITECTURES = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all architectures.
-
-    Example:
-        >>> softly.logic.architectures.names()[:3]
-        ('monk1', 'monk2', 'monk3')
-    """
+    """The names of all architectures."""
     return tuple(_ARCHITECTURES)
 
 
 def get(name: str) -> Architecture:
-    """Look an architecture up by name.
-
-    Example:
-        >>> mnist = softly.logic.architectures.get("mnist_small")
-        >>> mnist.depth, mnist.width, mnist.encoding().num_bits
-        (6, 8000, 784)
-    """
+    """Look an architecture up by name."""
     if name not in _ARCHITECTURES:
         choices = ", ".join(_ARCHITECTURES)
-        raise ValueError(f"softly.logic.architectures.get: name must be one of {choices}; got {name!r}.")
+        raise ValueError(f"softly_lab.architectures.get: name must be one of {choices}; got {name!r}.")
     return _ARCHITECTURES[name]

@@ -1060,7 +1060,7 @@ RENDERING = [
         "Renderer[softmax]",
         _image,
         _hard_image,
-        {"steepness": 1e7, "depth_sharpness": 1e6},
+        {"steepness": 1e7, "depth_sharpness": 1e9},
         hyper={"steepness": 3.0, "distribution": "logistic", "shading": "softmax", "depth_sharpness": 30.0},
         other={"steepness": 5.0, "distribution": "cauchy", "shading": "nearest", "depth_sharpness": 60.0},
         shapes=((4, 3),),

@@ -112,9 +112,8 @@ struct Forward : Layers<T> {
         const int64_t across = this->squares_across();
         const int64_t left = number % across * kSquare, top = number / across * kSquare;
         const int64_t count = this->gather_square(image, left, top, bench);
-        this->each_block(left, top, [&](int64_t x, int64_t y) {
-            block<sides>(image, x, y, count, bench, background, out, kept);
-        });
+        this->each_block(left, top,
+                         [&](int64_t x, int64_t y) { block<sides>(image, x, y, count, bench, background, out, kept); });
     }
 };
 
@@ -132,22 +131,25 @@ bool blend(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces,
     const Forward<T> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, reach.get());
     using Bench = typename Forward<T>::Bench;
     Enough enough;
-    parallel_for(batch * pass.squares(), 1, threads, [&](int64_t begin, int64_t end) {
-        Buffer<char> memory(Bench::bytes(scene.padded));
-        if (!memory) {
-            enough.fail();
-            return;
-        }
-        Bench bench(memory.get(), scene.padded);
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t at = i / pass.squares(), square = i % pass.squares();
-            if (sides == 3) {
-                pass.template square<3>(at, square, bench, background, image, kept);
-            } else {
-                pass.template square<6>(at, square, bench, background, image, kept);
+    parallel_for(
+        batch * pass.squares(), 1, threads,
+        [&](int64_t begin, int64_t end) {
+            Buffer<char> memory(Bench::bytes(scene.padded));
+            if (!memory) {
+                enough.fail();
+                return;
             }
-        }
-    });
+            Bench bench(memory.get(), scene.padded);
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t at = i / pass.squares(), square = i % pass.squares();
+                if (sides == 3) {
+                    pass.template square<3>(at, square, bench, background, image, kept);
+                } else {
+                    pass.template square<6>(at, square, bench, background, image, kept);
+                }
+            }
+        },
+        false);
     return enough;
 }
 

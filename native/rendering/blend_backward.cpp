@@ -197,25 +197,28 @@ bool blend_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64
         }
     });
     if (!enough) return false;
-    parallel_for(batch * faces, kFacesAtOnce, threads, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t at = i / faces, face = i % faces;
-            const T* edge = scene.edges(at) + face * sides * kEdge;
-            const T* own = sums.get() + at * parts * stride + face * each;
-            if (sides == 3) {
-                Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
-            } else {
-                Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+    parallel_for(
+        batch * faces, kFacesAtOnce, threads,
+        [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t at = i / faces, face = i % faces;
+                const T* edge = scene.edges(at) + face * sides * kEdge;
+                const T* own = sums.get() + at * parts * stride + face * each;
+                if (sides == 3) {
+                    Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
+                } else {
+                    Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+                }
+                T rest[kRest] = {};
+                for (int64_t part = 0; part < parts; ++part) {
+                    for (int n = 0; n < kRest; ++n) rest[n] += own[part * stride + 4 * sides + n];
+                }
+                std::memcpy(grad_corners + 9 * i, rest, 9 * sizeof(T));
+                std::memcpy(grad_depths + 3 * i, rest + 9, 3 * sizeof(T));
+                std::memcpy(grad_colors + 9 * i, rest + 12, 9 * sizeof(T));
             }
-            T rest[kRest] = {};
-            for (int64_t part = 0; part < parts; ++part) {
-                for (int n = 0; n < kRest; ++n) rest[n] += own[part * stride + 4 * sides + n];
-            }
-            std::memcpy(grad_corners + 9 * i, rest, 9 * sizeof(T));
-            std::memcpy(grad_depths + 3 * i, rest + 9, 3 * sizeof(T));
-            std::memcpy(grad_colors + 9 * i, rest + 12, 9 * sizeof(T));
-        }
-    });
+        },
+        false);
     if (grad_steepness) {
         double total = 0;
         for (int64_t i = 0; i < batch * parts; ++i) total += changes.get()[i];

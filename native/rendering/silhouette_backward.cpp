@@ -170,18 +170,21 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
         }
     });
     if (!enough) return false;
-    parallel_for(batch * faces, kFacesAtOnce, threads, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t at = i / faces, face = i % faces;
-            const T* edge = scene.edges(at) + face * corners * kEdge;
-            const T* own = sums.get() + at * parts * stride + face * corners * 4;
-            if (corners == 3) {
-                Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
-            } else {
-                Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+    parallel_for(
+        batch * faces, kFacesAtOnce, threads,
+        [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t at = i / faces, face = i % faces;
+                const T* edge = scene.edges(at) + face * corners * kEdge;
+                const T* own = sums.get() + at * parts * stride + face * corners * 4;
+                if (corners == 3) {
+                    Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
+                } else {
+                    Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+                }
             }
-        }
-    });
+        },
+        false);
     if (grad_steepness) {
         double total = 0;
         for (int64_t i = 0; i < batch * parts; ++i) total += changes.get()[i];

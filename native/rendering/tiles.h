@@ -147,7 +147,7 @@ struct Tiles {
     // threads, as far as there is little to sum up, so that no thread waits long for the last.
     int64_t parts(int threads, int64_t bytes) const {
         constexpr int64_t most = int64_t{4} << 20;
-        const int64_t pieces = 8 * int64_t{threads};
+        const int64_t pieces = 4 * int64_t{threads};
         if (threads <= 1 || scene.batch >= pieces) return 1;
         int64_t count = (pieces + scene.batch - 1) / scene.batch;
         while (count > threads && count * bytes > most) count /= 2;

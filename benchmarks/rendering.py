@@ -1,4 +1,4 @@
-"""Silhouettes forward and backward, of a mesh that a camera sees, against plain torch in chunks of pixels.
+"""Silhouettes and colours, forward and backward, of a mesh that a camera sees, against plain torch in chunks of pixels.
 
 Torch takes minutes for what is measured, and as long for every pixel: it gets a sample of them, of a chunk or more.
 Mitsuba 3 is measured beside it where it runs.
@@ -49,6 +49,28 @@ def plain(
     return {f"{name}, from {share:.2%} of the pixels": call for name, call in calls.items()}, share
 
 
+def blended(level: int, size: int, steepness: float) -> Case:
+    """Colours that are blended over depth."""
+    mesh, camera, sharpness = icosphere(level=level), Camera.look_at(**VIEW), 1e4
+    vertices, colors = (x.clone().requires_grad_() for x in (mesh.vertices, mesh.vertices.abs()))
+    renderer = softly.Renderer(size, distribution="logistic", steepness=steepness, depth_sharpness=sharpness)
+
+    def ours() -> torch.Tensor:
+        image = renderer(Mesh(vertices, mesh.faces, vertex_colors=colors), camera)
+        return torch.autograd.grad(image.sum(), (vertices, colors))[0]
+
+    corners = baseline.view(mesh.vertices[0], mesh.faces, **VIEW).detach().requires_grad_()
+    paint = mesh.vertices.abs()[0, mesh.faces].requires_grad_()
+    points = baseline.pixels(size)
+    count = min(max(SAMPLE // len(mesh.faces), 1), len(points))
+    chosen = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:count]]
+    options = (corners, paint, chosen, steepness, sharpness, camera.near, SAMPLE)
+    share = count / len(points)
+    name = f"torch, from {share:.2%} of the pixels"
+    title = f"{len(mesh.faces):,} faces, {size}², colours and opacity, {steepness:g}"
+    return Case(title, ours, {name: lambda: baseline.blend_step(*options)[0]}, shares={name: share})
+
+
 def mitsuba(level: int, size: int) -> dict[str, Function]:
     """The hard silhouette of the same scene and its gradient, by sampling."""
     mesh = icosphere(level=level)
@@ -72,5 +94,7 @@ def cases() -> Iterator[Case]:
         if reason is None and "cauchy" not in name and "uniform" not in name and "yager" not in name:
             peers |= mitsuba(*arguments[:2])
         yield Case(name, ours(*arguments), peers, note=None if reason is None else lambda _: reason, shares=shares)
+    yield blended(3, 64, 100.0)
+    yield blended(3, 256, 100.0)
     one = ours(3, 256, "logistic", 100.0)
     yield Case("1,280 faces, 256², logistic, 100, two threads", on_threads(2, one), {"softly, one thread": one})

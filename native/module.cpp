@@ -24,6 +24,8 @@
 #include "sorting/network_rows.h"
 #include "sorting/network_second.h"
 #include "programs/tape.h"
+#include "rendering/blend.h"
+#include "rendering/blend_backward.h"
 #include "rendering/rasterize.h"
 #include "rendering/silhouette.h"
 #include "rendering/silhouette_backward.h"
@@ -110,6 +112,10 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 
+    define(m, "blend_f32", SOFTLY_SELECT(blend<float>));
+    define(m, "blend_f64", SOFTLY_SELECT(blend<double>));
+    define(m, "blend_backward_f32", SOFTLY_SELECT(blend_backward<float>));
+    define(m, "blend_backward_f64", SOFTLY_SELECT(blend_backward<double>));
     define(m, "rasterize_f32", SOFTLY_SELECT(rasterize<float>));
     define(m, "rasterize_f64", SOFTLY_SELECT(rasterize<double>));
     define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));

@@ -287,4 +287,5 @@ NOT_ASKED = {
     ("infinities", "Renderer.silhouette[logistic]"): "a point at infinity has no picture",
     ("infinities", "Renderer.silhouette[gaussian, yager, squared]"): "a point at infinity has no picture",
     ("infinities", "Renderer[nearest]"): "a point at infinity has no picture",
+    ("infinities", "Renderer[softmax]"): "a point at infinity has no picture",
 }

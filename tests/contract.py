@@ -1025,6 +1025,14 @@ def _renderer_row(name: str, hyper: dict[str, Any], other: dict[str, Any], *numb
     )
 
 
+def _blended_scene() -> tuple[Any, ...]:
+    """What the operator is given beside polygons of three tetrahedra: corners, depths, colours and background."""
+    generator = torch.Generator().manual_seed(0)
+    corners = torch.rand(3, 4, 3, 3, generator=generator, dtype=torch.float64) + 1.0
+    colors, behind = (torch.rand(3, *shape, generator=generator).double() for shape in ((4, 3, 3), (3, 4, 5)))
+    return torch.tensor(3.0, dtype=torch.float64), corners, corners[..., 2].clone(), colors, behind
+
+
 RENDERING = [
     _renderer_row(
         "logistic",
@@ -1047,6 +1055,21 @@ RENDERING = [
         other={"steepness": 5.0, "distribution": "cauchy", "shading": "softmax"},
         shapes=((4, 3),),
         shortest=3,
+    ),
+    Row(
+        "Renderer[softmax]",
+        _image,
+        _hard_image,
+        {"steepness": 1e7, "depth_sharpness": 1e9},
+        hyper={"steepness": 3.0, "distribution": "logistic", "shading": "softmax", "depth_sharpness": 30.0},
+        other={"steepness": 5.0, "distribution": "cauchy", "shading": "nearest", "depth_sharpness": 60.0},
+        shapes=((4, 3),),
+        shortest=3,
+        native_op=(
+            "blend",
+            (*_blended_scene(), None, 4, 5, 6, False, 0.0, False, -1.0, 0.1, 10.0, 30.0),
+        ),
+        native_input=lambda x: x[..., _TETRAHEDRON, :2],
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Silhouettes by signed distances in plain torch, in chunks of pixels, each of them forward and backward at once."""
+"""Silhouettes and blended colours in plain torch, in chunks of pixels, each of them forward and backward at once."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,20 @@ import torch
 from torch import Tensor
 
 
-def project(vertices: Tensor, faces: Tensor, distance: float, elevation: float, azimuth: float, fov: float) -> Tensor:
-    """(F, 3, 2) The faces in the image of a camera that looks at the origin."""
+def view(vertices: Tensor, faces: Tensor, distance: float, elevation: float, azimuth: float, fov: float) -> Tensor:
+    """(F, 3, 3) The faces before a camera that looks at the origin: x and y times the depth, and the depth."""
     e, a, half = (torch.deg2rad(torch.tensor(angle)) for angle in (elevation, azimuth, fov / 2))
     back = torch.stack([e.cos() * a.sin(), e.sin(), e.cos() * a.cos()])
     right = torch.stack([a.cos(), torch.zeros(()), -a.sin()])
     up = torch.linalg.cross(back, right)
     seen = vertices @ torch.stack([right, up, back]).T
-    image = seen[:, :2] / (distance - seen[:, 2:]) / half.tan()
-    return image[faces]
+    return torch.cat([seen[:, :2] / half.tan(), distance - seen[:, 2:]], -1)[faces]
+
+
+def project(vertices: Tensor, faces: Tensor, distance: float, elevation: float, azimuth: float, fov: float) -> Tensor:
+    """(F, 3, 2) The faces in its image."""
+    corners = view(vertices, faces, distance, elevation, azimuth, fov)
+    return corners[..., :2] / corners[..., 2:]
 
 
 def pixels(size: int) -> Tensor:
@@ -75,4 +80,30 @@ def step(
         covered = CDFS[distribution](steepness * distance(part, triangles))
         (gradient,) = torch.autograd.grad(TCONORMS[tconorm](covered).sum(), triangles)
         total += gradient
+    return total
+
+
+def blend_step(
+    corners: Tensor, colors: Tensor, points: Tensor, steepness: float, sharpness: float, near: float, pairs: int
+) -> list[Tensor]:
+    """The gradients of the sum of colours over ``points``, in faces (F, 3, 3) before the camera and colours (F, 3, 3).
+
+    The softmax over near / depth, weighted by the logistic coverage, before a black background.
+    """
+    total = [torch.zeros_like(corners), torch.zeros_like(colors)]
+    for part in points.split(max(pairs // len(corners), 1)):
+        covered = torch.sigmoid(steepness * signed_distance_apart(part, corners[..., :2] / corners[..., 2:]))
+        a, b, c = corners.unbind(-2)
+        sides = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
+        rays = torch.cat([part, torch.ones_like(part[:, :1])], -1)
+        volumes = torch.einsum("pi,fki->pfk", rays, sides)
+        weights = (volumes / volumes.sum(-1, keepdim=True)).clamp(0, 1)
+        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+        closeness = near / (weights * corners[..., 2]).sum(-1)
+        top = closeness.detach().amax(-1, keepdim=True)
+        share = covered * torch.exp((closeness - top) * sharpness)
+        behind = torch.exp((1e-3 - top) * sharpness)
+        image = torch.einsum("pf,pfk,fkc->pc", share, weights, colors) / (share.sum(-1, keepdim=True) + behind)
+        for sums, gradient in zip(total, torch.autograd.grad(image.sum(), (corners, colors)), strict=True):
+            sums += gradient
     return total

@@ -40,6 +40,7 @@ struct Job {
     const int64_t count, grain;
     void (*const body)(void*, int64_t, int64_t);
     void* const context;
+    const bool more;              // whether helpers look for further work behind it
     int places;                   // how many more helpers may join; changed, like `helpers`, under the pool's mutex
     std::atomic<int> helpers{0};  // how many are inside
     std::atomic<int64_t> next{0};
@@ -92,7 +93,11 @@ class Pool {
     [[noreturn]] void serve() {
         std::unique_lock lock(mutex_);
         for (;;) {
-            arrived_.wait(lock, [&] { return !open_.empty(); });
+            while (open_.empty()) {
+                arrived_.wait(lock);
+                // Who comes too late for a short piece of work is just in time for the next, which often follows it.
+                if (open_.empty()) rest(lock);
+            }
             Job& job = *open_.front();
             ++job.helpers;
             if (--job.places == 0) close(job);
@@ -100,12 +105,17 @@ class Pool {
             job.work();
             lock.lock();
             close(job);
+            const bool more = job.more;
             if (--job.helpers == 0) job.left.notify_one();
-            if (!open_.empty()) continue;
-            lock.unlock();
-            look([&] { return waiting_.load(std::memory_order_relaxed) > 0; });
-            lock.lock();
+            if (more && open_.empty()) rest(lock);
         }
+    }
+
+    // Looks for work without the mutex.
+    void rest(std::unique_lock<std::mutex>& lock) {
+        lock.unlock();
+        look([&] { return waiting_.load(std::memory_order_relaxed) > 0; });
+        lock.lock();
     }
 
     std::mutex mutex_;
@@ -126,11 +136,12 @@ std::atomic<Pool*> pool = [] {
 
 }  // namespace
 
-void run_parallel(int64_t count, int64_t grain, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
+void run_parallel(int64_t count, int64_t grain, int threads, void (*body)(void*, int64_t, int64_t), void* context,
+                  bool more) {
     grain = std::max<int64_t>(grain, 1);
     const int64_t pieces = (count + grain - 1) / grain;
     const int helpers = static_cast<int>(std::min<int64_t>(threads, pieces)) - 1;
-    Job job{count, grain, body, context, helpers};
+    Job job{count, grain, body, context, more, helpers};
     if (helpers <= 0) return job.work();
     pool.load()->run(job);
 }

@@ -1,6 +1,11 @@
 // The distance of a point from the border of a polygon is the least of those from its edges, and within the polygon the
 // least of those from their lines. With m the former and l the latter, positive inside, it is 2 max(l, 0) - m: inside m
 // is l, and a point that seems to be inside of a sliver by rounding alone, where l is 0, is still outside.
+//
+// The distance changes as the closest point of the border moves: with its edge from a to b at the share t it is
+// -(1 - t) r of a and -t r of b for the unit vector r from there to the pixel, negative outside. In the edge's own frame r
+// is (line, over) / d, line along its normal and over along its direction, 0 but beyond its ends. So nothing is lost by
+// cancellation where d is small, and at d = 0 the normal is taken. What is summed over pixels is in this frame.
 #pragma once
 
 #include "core/simd.h"
@@ -99,6 +104,59 @@ struct Border {
             low = S::min(low, corners > 3 ? from + edge[kAside] : from);
         }
         return {2 * S::max(low, S::zero()) - S::sqrt(least), number, line, over, along};
+    }
+
+    // Sums over pixels of how a distance, times w, changes with its edge: of line and over by d, and both times along.
+    template <int corners>
+    struct Sums {
+        V total[corners][4];
+        Sums() {
+            for (auto& edge : total) {
+                for (V& sum : edge) sum = S::zero();
+            }
+        }
+
+        void add(V w, V d, V number, V line, V over, V along) {
+            const auto on = d == 0;
+            const V inverse = -w / (on ? S::set(1) : d);
+            line = on ? -w : inverse * line;
+            over = on ? S::zero() : inverse * over;
+            const V line_along = line * along, over_along = over * along;
+            for (int k = 0; k < corners; ++k) {
+                const auto here = number == T(k);
+                total[k][0] = here ? total[k][0] + line : total[k][0];
+                total[k][1] = here ? total[k][1] + line_along : total[k][1];
+                total[k][2] = here ? total[k][2] + over : total[k][2];
+                total[k][3] = here ? total[k][3] + over_along : total[k][3];
+            }
+        }
+
+        // Adds them to those of the polygon, (corners, 4).
+        void store(T* to) const {
+            for (int k = 0; k < corners; ++k, to += 4) {
+                S::add_sums(total[k][0], total[k][1], total[k][2], total[k][3], to, to + 2);
+            }
+        }
+    };
+
+    // From `parts` sums in the edges' frames, so far apart, to the gradient in the corners.
+    template <int corners>
+    static void finish(const T* edge, const T* sums, int64_t parts, int64_t stride, T* grad) {
+        for (int k = 0; k < 2 * corners; ++k) grad[k] = 0;
+        for (int k = 0; k < corners; ++k, edge += kEdge) {
+            T total[4] = {};
+            for (int64_t part = 0; part < parts; ++part) {
+                for (int i = 0; i < 4; ++i) total[i] += sums[part * stride + 4 * k + i];
+            }
+            const T inverse = edge[kLength] > 0 ? 1 / edge[kLength] : T(0);
+            const T line[2] = {total[0] - total[1] * inverse, total[1] * inverse};
+            const T over[2] = {total[2] - total[3] * inverse, total[3] * inverse};
+            for (int end = 0; end < 2; ++end) {
+                T* to = grad + 2 * ((k + end) % corners);
+                to[0] += line[end] * edge[kNx] + over[end] * edge[kTx];
+                to[1] += line[end] * edge[kNy] + over[end] * edge[kTy];
+            }
+        }
     }
 };
 

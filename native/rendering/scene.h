@@ -13,6 +13,7 @@
 
 namespace softly::SOFTLY_ISA {
 
+constexpr int64_t kFacesAtOnce = 256;  // of a thread, where work is shared by faces
 constexpr int kShells = 8;  // distances beyond which a polygon adds at most the budget / 8^j
 
 template <typename T>
@@ -66,7 +67,7 @@ class Scene {
     Buffer<T> edges_, boxes_;
 
     void prepare(const T* polygons, const uint8_t* seen, int threads) {
-        parallel_for(batch * padded, 2048, threads, [&](int64_t begin, int64_t end) {
+        parallel_for(batch * padded, kFacesAtOnce, threads, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t image = i / padded, face = i % padded;
                 T* box = boxes_.get() + image * 4 * padded + face;

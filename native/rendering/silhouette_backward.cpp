@@ -1,7 +1,3 @@
-// The distance changes as the closest point of the border moves: with its edge from a to b at the share t it is
-// -(1 - t) r of a and -t r of b for the unit vector r from there to the pixel, negative outside. In the edge's own frame r
-// is (line, over) / d, line along its normal and over along its direction, 0 but beyond its ends. So nothing is lost by
-// cancellation where d is small, and at d = 0 the normal is taken. What is summed over pixels is in this frame.
 #include "rendering/silhouette_backward.h"
 
 #include <cstring>
@@ -60,7 +56,7 @@ struct Backward : Tiles<T> {
         int count = 0, polygons = 0;
     };
 
-    // Adds to `sums` (faces, corners, 4): of every edge the sums of line and over by d, and both times along.
+    // Adds to `sums` (faces, corners, 4), as of Border::Sums.
     template <int corners>
     void flush(Entries<corners>& e, const Tile& tile, Cover<T> cover, T* sums, double* steepness) const {
         cover(scene.dial, e.d, e.count, e.p, e.q, e.f);
@@ -69,31 +65,15 @@ struct Backward : Tiles<T> {
         V change = S::zero();
         int i = 0;
         for (int polygon = 0; polygon < e.polygons; ++polygon) {
-            V total[corners][4];
-            for (auto& edge : total) {
-                for (V& sum : edge) sum = S::zero();
-            }
+            typename Border<T>::template Sums<corners> total;
             for (; i < e.ends[polygon]; ++i) {
                 const V d = e.d[i], size = S::abs(d);
                 V w = e.f[i] * tile.factor[e.at[i]];
                 if (steepness) change += w * (scene.dial.squared ? d * size : d);
                 w *= scene.dial.squared ? 2 * size * scale : S::set(scale);
-                const auto on = d == 0;
-                const V inverse = -w / (on ? S::set(1) : d);
-                const V line = on ? -w : inverse * e.line[i], over = on ? S::zero() : inverse * e.over[i];
-                const V line_along = line * e.along[i], over_along = over * e.along[i];
-                for (int k = 0; k < corners; ++k) {
-                    const auto here = e.number[i] == T(k);
-                    total[k][0] = here ? total[k][0] + line : total[k][0];
-                    total[k][1] = here ? total[k][1] + line_along : total[k][1];
-                    total[k][2] = here ? total[k][2] + over : total[k][2];
-                    total[k][3] = here ? total[k][3] + over_along : total[k][3];
-                }
+                total.add(w, d, e.number[i], e.line[i], e.over[i], e.along[i]);
             }
-            T* to = sums + int64_t{e.faces[polygon]} * corners * 4;
-            for (int k = 0; k < corners; ++k) {
-                S::add_sums(total[k][0], total[k][1], total[k][2], total[k][3], to + 4 * k, to + 4 * k + 2);
-            }
+            total.store(sums + int64_t{e.faces[polygon]} * corners * 4);
         }
         if (steepness) {
             for (int lane = 0; lane < width; ++lane) *steepness += change[lane];
@@ -148,26 +128,6 @@ struct Backward : Tiles<T> {
             if (e.count) flush<corners>(e, tile, cover, sums, steepness);
         });
     }
-
-    // From the edges' frames to the corners.
-    template <int corners>
-    static void finish(const T* edge, const T* sums, int64_t parts, int64_t stride, T* grad) {
-        for (int k = 0; k < 2 * corners; ++k) grad[k] = 0;
-        for (int k = 0; k < corners; ++k, edge += kEdge) {
-            T total[4] = {};
-            for (int64_t part = 0; part < parts; ++part) {
-                for (int i = 0; i < 4; ++i) total[i] += sums[part * stride + 4 * k + i];
-            }
-            const T inverse = edge[kLength] > 0 ? 1 / edge[kLength] : T(0);
-            const T line[2] = {total[0] - total[1] * inverse, total[1] * inverse};
-            const T over[2] = {total[2] - total[3] * inverse, total[3] * inverse};
-            for (int end = 0; end < 2; ++end) {
-                T* to = grad + 2 * ((k + end) % corners);
-                to[0] += line[end] * edge[kNx] + over[end] * edge[kTx];
-                to[1] += line[end] * edge[kNy] + over[end] * edge[kTy];
-            }
-        }
-    }
 };
 
 }  // namespace
@@ -182,10 +142,8 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
     if (!scene) return false;
     const Backward<T> pass{{scene}};
     using Bench = typename Backward<T>::Bench;
-    // An image is the work of so many parts, every one with sums of its own: which squares it takes doesn't depend on
-    // who is done first, so that the same call has the same result.
-    const int64_t parts = threads > 1 && batch < 4 * threads ? threads : 1;
     const int64_t stride = faces * corners * 4;
+    const int64_t parts = pass.parts(threads, stride * sizeof(T));
     Buffer<T> sums(batch * parts * stride);
     Buffer<double> changes(batch * parts);
     if (!sums.get() || !changes.get()) return false;
@@ -212,18 +170,21 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
         }
     });
     if (!enough) return false;
-    parallel_for(batch * faces, 2048, threads, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t at = i / faces, face = i % faces;
-            const T* edge = scene.edges(at) + face * corners * kEdge;
-            const T* own = sums.get() + at * parts * stride + face * corners * 4;
-            if (corners == 3) {
-                Backward<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
-            } else {
-                Backward<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+    parallel_for(
+        batch * faces, kFacesAtOnce, threads,
+        [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t at = i / faces, face = i % faces;
+                const T* edge = scene.edges(at) + face * corners * kEdge;
+                const T* own = sums.get() + at * parts * stride + face * corners * 4;
+                if (corners == 3) {
+                    Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
+                } else {
+                    Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+                }
             }
-        }
-    });
+        },
+        false);
     if (grad_steepness) {
         double total = 0;
         for (int64_t i = 0; i < batch * parts; ++i) total += changes.get()[i];

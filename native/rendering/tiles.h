@@ -131,8 +131,28 @@ struct Tiles {
         }
     }
 
+    // And for its blocks.
+    template <typename F>
+    void each_block(int64_t x, int64_t y, F&& f) const {
+        for (int64_t v = y; v < y + kSquare && v < scene.height; v += kBlock) {
+            for (int64_t u = x; u < x + kSquare && u < scene.width; u += kBlock) f(u, v);
+        }
+    }
+
     int64_t squares_across() const { return (scene.width + kSquare - 1) / kSquare; }
     int64_t squares() const { return squares_across() * ((scene.height + kSquare - 1) / kSquare); }
+
+    // An image is the work of so many parts, every one with sums of its own, which take so many bytes: which squares a
+    // part takes doesn't depend on who is done first, so that the same call has the same result. More of them than
+    // threads, as far as there is little to sum up, so that no thread waits long for the last.
+    int64_t parts(int threads, int64_t bytes) const {
+        constexpr int64_t most = int64_t{4} << 20;
+        const int64_t pieces = 4 * int64_t{threads};
+        if (threads <= 1 || scene.batch >= pieces) return 1;
+        int64_t count = (pieces + scene.batch - 1) / scene.batch;
+        while (count > threads && count * bytes > most) count /= 2;
+        return count < squares() ? count : squares();
+    }
 };
 
 }  // namespace softly::SOFTLY_ISA

@@ -339,9 +339,10 @@ def test_the_relaxed_program_is_the_same_renderer(distribution, dtype):
     sphere = icosphere(12)
     meshes = Mesh(torch.stack([0.8 * sphere.vertices[0], sphere.vertices[0] + 0.1]).to(dtype), sphere.faces)
     cameras = Camera.look_at(distance=3.0, elevation=21.0, azimuth=torch.tensor([[13.0], [77.0]], dtype=dtype))
-    image = Renderer(9, distribution=distribution, steepness=15.0).silhouette(meshes, cameras)
+    vertices = meshes.vertices.requires_grad_()
+    image = Renderer(9, distribution=distribution, steepness=15.0).silhouette(meshes.at(vertices), cameras)
     assert image.shape == (2, 2, 9, 9)
-    seen = meshes.corners(cameras.project(meshes.vertices)[..., :2])
+    seen = meshes.corners(cameras.project(vertices)[..., :2])
     a, b, c = seen.unbind(-2)
     turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
     ordered = torch.where(turn[..., None, None] < 0, seen.flip(-2), seen).flatten(0, 1)
@@ -350,6 +351,23 @@ def test_the_relaxed_program_is_the_same_renderer(distribution, dtype):
     )
     tolerance = 2e-5 if dtype == torch.float32 else 1e-9
     torch.testing.assert_close(image.flatten(0, 1), program, atol=tolerance, rtol=0)
+    found, expected = (torch.autograd.grad(x.square().sum(), vertices)[0] for x in (program, image))
+    torch.testing.assert_close(found, expected, atol=5 * tolerance * expected.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("distribution", ["logistic", "cauchy"])
+def test_the_relaxed_program_of_three_edges_multiplies_their_probabilities(distribution):
+    mesh, camera = icosphere(42).vertices.double(), scenes.view()
+    corners = camera.project(mesh)[:, icosphere(42).faces, :2]
+    points = pixel_centres(9, 9, corners)
+    start, end = corners.unsqueeze(1), corners.roll(-1, 2).unsqueeze(1)  # (1, 1, faces, 3, 2)
+    way, off = end - start, points[None, :, None, None] - start
+    side = (way[..., 0] * off[..., 1] - way[..., 1] * off[..., 0]) / way.norm(dim=-1)
+    inside = softly.distributions.get(distribution).cdf(15.0 * side).prod(-1)
+    found = softly.algorithms.library.silhouette_three_edges(
+        corners, image_size=9, steepness=15.0, distribution=distribution
+    )
+    torch.testing.assert_close(found.flatten(1), 1 - (1 - inside).prod(-1), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -221,13 +221,20 @@ _LARGEST = 1e9
 """Up to which coordinates distances can be squared."""
 
 
-def _regular(polygons: Tensor, steepness: Tensor, *_: Any) -> bool:
+def regular(steepness: Tensor, *tensors: Tensor) -> bool:
+    """Whether kernels may see all this: a steepness and coordinates that are numbers, and not too large."""
     if not 0 < steepness.item() < math.inf:
         return False
-    if not polygons.numel():
-        return True
-    low, high = torch.aminmax(polygons)
-    return low.item() > -_LARGEST and high.item() < _LARGEST  # not where one is NaN
+    for tensor in tensors:
+        if tensor.numel():
+            low, high = torch.aminmax(tensor)
+            if not (low.item() > -_LARGEST and high.item() < _LARGEST):  # so too where one is NaN
+                return False
+    return True
+
+
+def _regular(polygons: Tensor, steepness: Tensor, *_: Any) -> bool:
+    return regular(steepness, polygons)
 
 
 _silhouette = native.Operator(

@@ -2,60 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from softly import _inputs
+from softly import _inputs, distributions
 from softly.algorithms.python.function import RelaxedFunction, relax
 from softly.distributions import Distribution
 
 __all__ = ["silhouette_distance", "silhouette_three_edges"]
 
 
-def _side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """How far a point lies to the left of the line from a to b."""
-    length = torch.sqrt((bx - ax) ** 2 + (by - ay) ** 2)
-    return ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) / length
-
-
-def _to_segment(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """The distance of a point from the segment from a to b."""
-    along = (x - ax) * (bx - ax) + (y - ay) * (by - ay)
-    t = torch.clamp(along / ((bx - ax) ** 2 + (by - ay) ** 2), 0.0, 1.0)
-    return torch.sqrt((x - ax - t * (bx - ax)) ** 2 + (y - ay - t * (by - ay)) ** 2 + 1e-20)
-
-
 @relax
-def _inside_edges(x: Any, y: Any, corners: Any) -> Any:
+def _inside_edges(sides: Any) -> Any:
     pixel = 0.0
-    for ax, ay, bx, by, cx, cy in corners:
-        if _side(ax, ay, bx, by, x, y) > 0:  # noqa: SIM102 - nested, as in the chapter
-            if _side(bx, by, cx, cy, x, y) > 0:  # noqa: SIM102
-                if _side(cx, cy, ax, ay, x, y) > 0:
+    for i in range(len(sides)):
+        if sides[i, 0] > 0:  # noqa: SIM102 - nested, as in the chapter
+            if sides[i, 1] > 0:  # noqa: SIM102
+                if sides[i, 2] > 0:
                     pixel = 1.0
     return pixel
 
 
-def _directed_distance(ax: Any, ay: Any, bx: Any, by: Any, cx: Any, cy: Any, x: Any, y: Any) -> Any:
-    """The distance of a point from the border of a triangle, positive inside."""
-    segments = [(ax, ay, bx, by), (bx, by, cx, cy), (cx, cy, ax, ay)]
-    distance = torch.stack([_to_segment(*s, x, y) for s in segments]).amin(0)
-    return distance * torch.sign(torch.stack([_side(*s, x, y) for s in segments]).amin(0))
-
-
 @relax
-def _inside_distance(x: Any, y: Any, corners: Any) -> Any:
+def _inside_distance(distances: Any) -> Any:
     pixel = 0.0
-    for ax, ay, bx, by, cx, cy in corners:
-        if _directed_distance(ax, ay, bx, by, cx, cy, x, y) > 0:
+    for distance in distances:
+        if distance > 0:
             pixel = 1.0
     return pixel
 
 
+class _Edges:
+    """The edges of triangles (batch, faces, 3, 2) in the frames of their own: numbers of (batch, faces, 3)."""
+
+    def __init__(self, triangles: Tensor) -> None:
+        way = triangles.roll(-1, 2) - triangles
+        self.length = way.square().sum(-1).sqrt()
+        direction = way / self.length.unsqueeze(-1)
+        x, y = direction.unbind(-1)
+        self._direction, self._normal, self._start = direction, torch.stack([-y, x], -1), triangles
+
+    def _seen_along(self, axis: Tensor, points: Tensor) -> Tensor:
+        """(batch, points, faces, 3) How far points (points, 2) lie from the edges' starts, along an axis of each."""
+        return torch.einsum("pi,bfki->bpfk", points, axis) - (self._start * axis).sum(-1).unsqueeze(1)
+
+    def sides(self, points: Tensor) -> Tensor:
+        """How far to the left of each edge."""
+        return self._seen_along(self._normal, points)
+
+    def distances(self, points: Tensor) -> Tensor:
+        """(batch, points, faces) From the border, positive inside; clockwise, a triangle has no inside."""
+        line, along = self.sides(points), self._seen_along(self._direction, points)
+        beyond = along - torch.minimum(along.clamp(min=0.0), self.length.unsqueeze(1))
+        distance = ((line.square() + beyond.square()).amin(-1) + 1e-20).sqrt()
+        return torch.where(line.amin(-1) > 0, distance, -distance)
+
+
+def _with(function: RelaxedFunction, distribution: Distribution) -> RelaxedFunction:
+    compiling = torch.compiler.is_compiling()
+    return function.using(distribution=distribution) if compiling else _recorded(function, distribution)
+
+
+@lru_cache(maxsize=16)
+def _recorded(function: RelaxedFunction, distribution: Distribution) -> RelaxedFunction:
+    """Kept from call to call with its recordings, which take much longer than to run them."""
+    return function.using(distribution=distribution)
+
+
 def _render(
     function: RelaxedFunction,
+    geometry: Callable[[_Edges, Tensor], Tensor],
     triangles: Tensor,
     image_size: int,
     steepness: float | Tensor,
@@ -70,13 +90,9 @@ def _render(
     centres = (torch.arange(image_size, dtype=triangles.dtype, device=triangles.device) + 0.5) * (2 / image_size) - 1
     # Rows from the top, where y is 1; every pixel of every image is an example.
     y, x = torch.meshgrid(-centres, centres, indexing="ij")
-    batch, pixels = len(triangles), image_size**2
-    # A face that is seen from behind has its corners clockwise: it has no inside.
-    columns = triangles.flatten(2).unbind(1)
-    spread = [[c.repeat_interleave(pixels) for c in face.unbind(1)] for face in columns]
-    relaxed = function.using(steepness=steepness, distribution=distribution)
-    image = relaxed(x.flatten().repeat(batch), y.flatten().repeat(batch), spread)
-    return image.reshape(batch, image_size, image_size)
+    relaxed = _with(function, distributions.get(distribution)).using(steepness=steepness)
+    image: Tensor = relaxed(geometry(_Edges(triangles), torch.stack([x.flatten(), y.flatten()], -1)).flatten(0, 1))
+    return image.reshape(len(triangles), image_size, image_size)
 
 
 def silhouette_three_edges(
@@ -107,7 +123,7 @@ def silhouette_three_edges(
                  [1.0000, 0.5000]]])
     """
     name = "softly.algorithms.library.silhouette_three_edges"
-    return _render(_inside_edges, triangles, image_size, steepness, distribution, name)
+    return _render(_inside_edges, _Edges.sides, triangles, image_size, steepness, distribution, name)
 
 
 def silhouette_distance(
@@ -139,4 +155,4 @@ def silhouette_distance(
                  [1.0000, 0.5000]]])
     """
     name = "softly.algorithms.library.silhouette_distance"
-    return _render(_inside_distance, triangles, image_size, steepness, distribution, name)
+    return _render(_inside_distance, _Edges.distances, triangles, image_size, steepness, distribution, name)

@@ -1,0 +1,343 @@
+"""Colours of pixels, blended over depth: the softmax over how close faces are, weighted by their coverage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from softly import native
+from softly.rendering import codes
+from softly.rendering.distance import signed_distance
+from softly.rendering.silhouette import Choice, coverage, pixel_centres, regular
+
+_PAIRS = 1 << 19
+_BEHIND = 1e-3
+"""The closeness of the background, where that of what touches the near plane is 1."""
+_LEAST = 1e-37
+"""Probabilities up to this are 0 here, so that single precision, which hardly has them, sees what double does."""
+
+
+@dataclass(frozen=True)
+class Depths:
+    """What of depths is seen, and the inverse temperature of the softmax over them."""
+
+    near: float
+    far: float
+    sharpness: float
+
+    def closeness(self, depth: Tensor) -> Tensor:
+        """near / depth, in (0, 1]."""
+        held = depth.clamp(self.near, self.far)
+        return self.near / held if self.near > 0 else 1.0 / (1.0 + held)
+
+
+def weights_at(points: Tensor, corners: Tensor) -> Tensor:
+    """(..., P, F, 3) Weights of the corners of faces (..., F, 3, 3), homogeneous, where pixels (P, 2) see them.
+
+    Beside a face they are those of a point on its border. All are alike for a face that is seen from its side: where
+    volumes that the ray of a pixel spans with every two corners sum up to nothing but rounding.
+    """
+    beside = corners[..., None, :, :, :2] - points[:, None, None] * corners[..., None, :, :, 2:]  # (..., P, F, 3, 2)
+    (ax, ay), (bx, by) = (beside.roll(-k, -2).unbind(-1) for k in (1, 2))
+    volumes = ax * by - ay * bx
+    total = volumes.sum(-1, keepdim=True)
+    size = ((ax * by).abs() + (ay * bx).abs()).detach().sum(-1, keepdim=True)
+    info = torch.finfo(corners.dtype)
+    flat = total.detach().abs() <= info.eps * size + info.tiny
+    shares = (volumes / torch.where(flat, 1.0, total)).clamp(0.0, 1.0)
+    sums = shares.sum(-1, keepdim=True)
+    return torch.where(flat, 1.0 / 3.0, shares / torch.where(flat, 1.0, sums))
+
+
+def in_pieces(
+    height: int, width: int, background: Tensor, count: int, paint: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """(..., 3, H, W) What ``paint`` makes of pixels (P, 2) before a background (..., P, 3), and again backward.
+
+    Args:
+        height, width: Of the image.
+        background: (..., 3, H, W)
+        count: Of all faces, which says how many pixels fit.
+        paint: Gives colours (..., P, 3).
+    """
+    step = max(_PAIRS // max(count, 1), 1)
+    again = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not native.transformed(background)
+    points = pixel_centres(height, width, background).split(step)
+    parts = [
+        checkpoint(paint, part, base, use_reentrant=False) if again else paint(part, base)
+        for part, base in zip(points, background.flatten(-2).mT.split(step, -2), strict=True)
+    ]
+    return torch.cat(parts, -2).mT.unflatten(-1, (height, width))
+
+
+def shares(
+    points: Tensor,
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    visible: Tensor | None,
+    within: Depths,
+    choice: Choice,
+) -> tuple[Tensor, Tensor]:
+    """(..., P, F + 1), (..., P, F, 3) The part of each face, and last of the background, in a pixel; and weights."""
+    p = coverage(signed_distance(points, polygons), steepness, choice)
+    there = p > _LEAST
+    if visible is not None:
+        there = there & visible.unsqueeze(-2)
+    weights = weights_at(points, corners)
+    depth = (weights * depths.unsqueeze(-3)).sum(-1)
+    value = torch.where(there, p, 1.0).log() + within.sharpness * (within.closeness(depth) - _BEHIND)
+    value = torch.where(there, value, -torch.inf)
+    return torch.softmax(torch.cat([value, torch.zeros_like(value[..., :1])], -1), -1), weights
+
+
+def reference(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    within: Depths,
+    choice: Choice,
+) -> Tensor:
+    """The image of colours (..., F, 3, 3) at the corners of faces, which are interpolated between them."""
+
+    def paint(points: Tensor, base: Tensor) -> Tensor:
+        share, weights = shares(points, polygons, steepness, corners, depths, visible, within, choice)
+        seen = torch.einsum("...pf,...pfk,...fkc->...pc", share[..., :-1], weights, colors)
+        return seen + share[..., -1:] * base
+
+    return in_pieces(height, width, background, depths.numel() // 3, paint)
+
+
+def blend(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    within: Depths,
+    choice: Choice,
+) -> Tensor:
+    """The same, by a kernel where it knows the choice.
+
+    Args:
+        polygons: (..., F, K, 2) What is seen of the faces, in the image.
+        steepness: () Inverse temperature of the coverage.
+        corners: (..., F, 3, 3) Of the faces, homogeneous.
+        depths: (..., F, 3) Of their corners.
+        colors: (..., F, 3, 3) At their corners.
+        background: (..., 3, H, W)
+        visible: (..., F) Which faces have a colour; None for all.
+        height, width: Of the image.
+        within: Planes and sharpness.
+        choice: How faces cover pixels.
+
+    Returns:
+        (..., 3, H, W)
+    """
+    behind = background.expand(*background.shape[:-2], height, width)
+    whole = (polygons, corners, colors, behind)
+    batch = torch.broadcast_shapes(depths.shape[:-2], *(x.shape[:-3] for x in whole))
+    polygons, corners, colors, behind = (x.expand(*batch, *x.shape[-3:]) for x in whole)
+    depths = depths.expand(*batch, *depths.shape[-2:])
+    visible = None if visible is None else visible.expand(depths.shape[:-1])
+    tensors = (polygons, steepness, corners, depths, colors, behind, visible)
+    distribution = codes.of_distribution(choice.distribution)
+    if distribution is None:
+        return reference(*tensors, height, width, within, choice)
+    cutoff = -1.0 if choice.cutoff is None else choice.cutoff
+    numbers = (*distribution, choice.squared, cutoff, within.near, within.far, within.sharpness)
+    return _blend(*tensors, height, width, *numbers)
+
+
+# The kernel ------------------------------------------------------------------------------------------------------
+
+
+def _of_numbers(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    cutoff: float,
+    near: float,
+    far: float,
+    sharpness: float,
+) -> Tensor:
+    choice = Choice(codes.distribution_of(distribution, turned, shift), squared, None, None if cutoff < 0 else cutoff)
+    within = Depths(near, far, sharpness)
+    tensors = (polygons, steepness, corners, depths, colors, background, visible)
+    return reference(*tensors, height, width, within, choice)
+
+
+def _shape(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    *rest: Any,
+) -> tuple[Tensor, Tensor]:
+    batch = polygons.shape[:-3]
+    return polygons.new_empty(*batch, 3, height, width), polygons.new_empty(5, *batch, height, width)
+
+
+def _call(name: str, polygons: Tensor, visible: Tensor | None, others: tuple[Tensor, ...], *arguments: Any) -> None:
+    faces, sides = polygons.shape[-3:-1]
+    batch = polygons.shape[:-3].numel()
+    pointers = (polygons.data_ptr(), 0 if visible is None else visible.data_ptr())
+    run = native.kernel(name, polygons.dtype)
+    rest = (x.data_ptr() for x in others)
+    if not run(*pointers, batch, faces, sides, *rest, *arguments, torch.get_num_threads()):
+        raise MemoryError(f"softly.Renderer: no memory for {batch} × {faces} faces.")
+
+
+def _forward(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    cutoff: float,
+    near: float,
+    far: float,
+    sharpness: float,
+) -> tuple[Tensor, Tensor]:
+    image, kept = _shape(polygons, steepness, corners, depths, colors, background, visible, height, width)
+    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
+    pointers = (image.data_ptr(), kept.data_ptr())
+    others = (corners, depths, colors, background)
+    _call("blend", polygons, visible, others, height, width, steepness.item(), *options, *pointers)
+    return image, kept
+
+
+def _backward(
+    grad: Tensor,
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    kept: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    cutoff: float,
+    near: float,
+    far: float,
+    sharpness: float,
+    wanted: list[bool],
+) -> list[Tensor]:
+    change = polygons.new_empty(())
+    found = [torch.empty_like(x) for x in (polygons, corners, depths, colors, background)]
+    pointers = (
+        *(grad.data_ptr(), kept.data_ptr(), found[0].data_ptr(), change.data_ptr() if wanted[1] else 0),
+        *(x.data_ptr() for x in found[1:]),
+    )
+    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
+    others = (corners, depths, colors)
+    _call("blend_backward", polygons, visible, others, height, width, steepness.item(), *options, *pointers)
+    every = [found[0], change.to(steepness.dtype).reshape(steepness.shape), *found[1:]]
+    return [x if needed else x.new_empty(0) for x, needed in zip(every, wanted, strict=True)]
+
+
+def _check(
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    colors: Tensor,
+    background: Tensor,
+    visible: Tensor | None,
+    height: int,
+    width: int,
+    distribution: int,
+    turned: bool,
+    shift: float,
+    squared: bool,
+    cutoff: float,
+    near: float,
+    far: float,
+    sharpness: float,
+) -> None:
+    if polygons.ndim < 3 or polygons.shape[-2] not in (3, 6) or polygons.shape[-1] != 2:
+        raise ValueError(f"softly.Renderer: polygons must have shape (..., F, 3 or 6, 2), got {tuple(polygons.shape)}.")
+    if min(height, width) < 1:
+        raise ValueError(f"softly.Renderer: the image's size must be positive, got {(height, width)}.")
+    if steepness.numel() != 1:
+        raise ValueError(f"softly.Renderer: steepness must be a single number, got {tuple(steepness.shape)}.")
+    shape, batch = tuple(polygons.shape[:-2]), tuple(polygons.shape[:-3])
+    for name, tensor, expected in (("corners", corners, (*shape, 3, 3)), ("depths", depths, (*shape, 3)),
+                                   ("colors", colors, (*shape, 3, 3)),
+                                   ("background", background, (*batch, 3, height, width))):  # fmt: skip
+        if tuple(tensor.shape) != expected or tensor.dtype != polygons.dtype:
+            raise ValueError(
+                f"softly.Renderer: {name} must have shape {expected} and be {polygons.dtype}, got "
+                f"{tuple(tensor.shape)} of {tensor.dtype}."
+            )
+    if visible is not None and (visible.dtype != torch.bool or tuple(visible.shape) != shape):
+        raise ValueError(f"softly.Renderer: visible must be boolean of shape {shape}.")
+    if not 0 <= near < far:
+        raise ValueError(f"softly.Renderer: near and far must be in order, got {near} and {far}.")
+    if not 0 < sharpness < math.inf:
+        raise ValueError(f"softly.Renderer: the sharpness must be positive and finite, got {sharpness}.")
+    codes.distribution_of(distribution, turned, shift)
+
+
+def _regular(
+    polygons: Tensor, steepness: Tensor, corners: Tensor, depths: Tensor, colors: Tensor, background: Tensor, *_: Any
+) -> bool:
+    return regular(steepness, polygons, corners, depths, colors, background)
+
+
+_blend = native.Operator(
+    "blend",
+    forward=_forward,
+    shape=_shape,
+    backward=_backward,
+    reference=_of_numbers,
+    check=_check,
+    regular=_regular,
+    tensors=6,
+)

@@ -2,7 +2,8 @@
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -50,35 +51,46 @@ def forward_backward(function: Callable[[torch.Tensor], torch.Tensor], x: torch.
     return call
 
 
-def on_threads(threads: int, call: Function) -> Function:
-    """The same on so many threads."""
+@dataclass(frozen=True)
+class OnThreads:
+    """The same on so many threads, which are there before time is taken: to change their number takes time, too."""
 
-    def threaded() -> object:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            return call()
-        finally:
-            torch.set_num_threads(before)
+    threads: int
+    call: Function
 
-    return threaded
+    def __call__(self) -> object:
+        return self.call()
+
+
+@contextmanager
+def _prepared(function: Function) -> Iterator[None]:
+    """On the function's threads, warm."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(getattr(function, "threads", before))
+    try:
+        function()
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def repetitions(function: Function, seconds: float) -> int:
     """How often the function runs in so many seconds, at least once; the first call is left out."""
-    function()
-    count, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        function()
-        count += 1
+    with _prepared(function):
+        count, started = 0, time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            function()
+            count += 1
     return max(count, 1)
 
 
 def duration(function: Function, count: int) -> float:
-    started = time.perf_counter()
-    for _ in range(count):
-        function()
-    return (time.perf_counter() - started) / count
+    """Seconds a call, of so many in a row; the first call is left out."""
+    with _prepared(function):
+        started = time.perf_counter()
+        for _ in range(count):
+            function()
+        return (time.perf_counter() - started) / count
 
 
 def keep_freed_memory() -> None:

@@ -14,7 +14,7 @@ import torch
 
 import softly
 from benchmarks.baselines import logic_execution as baseline
-from benchmarks.harness import Case, Function, duration, on_threads, repetitions
+from benchmarks.harness import Case, Function, duration, OnThreads, repetitions
 from softly.logic import Circuit, LogicNetwork, discretize, training
 from softly.logic.netlist import Layer
 from softly_lab.data import images
@@ -69,7 +69,7 @@ def _network(name: str, layers: list[Layer], pixels: np.ndarray) -> Iterator[Cas
 
     name = f"{INPUTS} → {DEPTH} × {WIDTH:,}, {name}, {IMAGES:,} images"
     yield Case(name, ours, {"straight-line C, gcc -O1": lambda: predict(pixels)}, note=note)
-    yield Case("the same on two threads", on_threads(2, ours), {"one": on_threads(1, ours)})
+    yield Case("the same on two threads", OnThreads(2, ours), {"one": OnThreads(1, ours)})
 
 
 def _in_cycles(gates: float) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import softly
 from benchmarks.baselines import network_sort as baseline
-from benchmarks.harness import Case, Function, forward_backward, on_threads
+from benchmarks.harness import Case, Function, forward_backward, OnThreads
 from softly.sorting.networks import Network
 
 STEEPNESS = 10.0
@@ -64,7 +64,7 @@ def cases() -> Iterator[Case]:
         # Without a sum to differentiate: torch's own threads go on spinning after it, on the cores that these need.
         weights = torch.randn(batch, n, n, generator=torch.Generator().manual_seed(1))
         call = lambda sorter=sorter, x=x, w=weights: torch.autograd.grad(sorter.permutation(x), x, w)  # noqa: E731
-        yield Case(f"{name}, matrix of {batch} × {n}, two threads", on_threads(2, call), {"one": on_threads(1, call)})
+        yield Case(f"{name}, matrix of {batch} × {n}, two threads", OnThreads(2, call), {"one": OnThreads(1, call)})
 
 
 def _inputs(batch: int, n: int) -> Tensor:

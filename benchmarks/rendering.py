@@ -11,7 +11,7 @@ import torch
 import softly
 from benchmarks.baselines import mitsuba3
 from benchmarks.baselines import rendering as baseline
-from benchmarks.harness import Case, Function, on_threads
+from benchmarks.harness import Case, Function, OnThreads
 from softly.rendering import Camera, Mesh, icosphere
 
 VIEW = {"distance": 2.7, "elevation": 30.0, "azimuth": 45.0, "fov": 60.0}
@@ -97,4 +97,4 @@ def cases() -> Iterator[Case]:
     yield blended(3, 64, 100.0)
     yield blended(3, 256, 100.0)
     one = ours(3, 256, "logistic", 100.0)
-    yield Case("1,280 faces, 256², logistic, 100, two threads", on_threads(2, one), {"softly, one thread": one})
+    yield Case("1,280 faces, 256², logistic, 100, two threads", OnThreads(2, one), {"softly, one thread": one})

@@ -245,5 +245,8 @@ def test_encodings_must_be_fitted():
     ],
 )
 def test_values_that_are_not_there(change, message):
+    circuit = discretize(Skip())
     with pytest.raises(ValueError, match=message):
-        discretize(Skip()).described(**change)
+        Circuit(circuit.num_inputs, circuit.layers, k=circuit.k, **change)
+    with pytest.raises(TypeError, match=r"got outputs\. Other gates make another Circuit"):
+        circuit.described(**change)

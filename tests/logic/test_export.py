@@ -501,5 +501,5 @@ def test_the_name_of_a_module_is_an_identifier(name):
 
 @needs("gcc")
 def test_two_circuits_in_one_file_of_c(tmp_path):
-    both = CIRCUITS["random"].to_c("circuit") + comparing_circuit().to_c("other")
+    both = CIRCUITS["random"].to_c(name="circuit") + comparing_circuit().to_c(name="other")
     assert hasattr(compiled(tmp_path, both), "other_predict_row")

@@ -14,7 +14,7 @@ import torch
 
 import softly
 from benchmarks.baselines import logic_execution as baseline
-from benchmarks.harness import Case, Function, duration, OnThreads, repetitions
+from benchmarks.harness import Case, Function, OnThreads, duration, repetitions
 from softly.logic import Circuit, LogicNetwork, discretize, training
 from softly.logic.netlist import Layer
 from softly_lab.data import images

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import softly
 from benchmarks.baselines import network_sort as baseline
-from benchmarks.harness import Case, Function, forward_backward, OnThreads
+from benchmarks.harness import Case, Function, OnThreads, forward_backward
 from softly.sorting.networks import Network
 
 STEEPNESS = 10.0

@@ -99,7 +99,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     )
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
-        elastic_launch(config, sys.executable)("-m", "softly_lab", *arguments)
+        elastic_launch(config, sys.executable)("-m", "softly_lab.process", *arguments)
     except ChildFailedError as error:
         return next(iter(error.failures.values())).exitcode  # it has said what was wrong
     except SignalException:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
 
 from softly_lab import experiments, runner
@@ -73,3 +74,21 @@ def test_what_draws_no_batches_is_refused(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == "softly: Pose draws no batches, and can't run in 2 processes."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [(("data", "list"), 0, ""), (("run", "nonsense"), 1, "nonsense"), (("tour", "--nonsense"), 2, "nonsense")],
+)
+def test_a_process_of_several_leaves_with_its_code_and_closes_no_interpreter(tmp_path, arguments, code, said):
+    (tmp_path / "sitecustomize.py").write_text("import atexit\natexit.register(print, 'closed')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "softly_lab.process", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "closed" not in done.stdout

@@ -15,11 +15,12 @@ def list_sets() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from softly_lab.data import available, catalog
+    from softly_lab.data import available, begun, catalog
 
     table = Table("data", "what", "size", "licence", "", box=None, header_style="dim", pad_edge=False)
     for name, entry in catalog.sets().items():
-        state = "[green]there" if available(name) else "" if entry.fetchable else "[dim]by hand"
+        missing = "in part" if begun(name) else "" if entry.fetchable else "by hand"
+        state = "[green]there" if available(name) else f"[dim]{missing}"
         size = f"{entry.bytes / 1e6:.0f} MB" if entry.bytes >= 1e6 else f"{entry.bytes / 1e3:.0f} kB"
         table.add_row(f"[bold]{name}", entry.title, size, entry.licence, state)
     console = Console()

@@ -5,13 +5,16 @@ import gzip
 import hashlib
 import http.server
 import os
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
+from softly_lab import data
 from softly_lab.data import catalog
 from softly_lab.data.catalog import File, Set
+from softly_lab.data.terrain import TILES
 
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -94,9 +97,43 @@ def test_without_a_mirror_it_says_what_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for mirrors in ((), ("http://127.0.0.1:9/a",)):
         with pytest.raises(
-            FileNotFoundError, match=r"Put the file \(nobody; 512,000 bytes, sha256 \w+\) in .*file.bin"
+            FileNotFoundError, match=r"Put into .*things, .*from nobody:\n  deep/file.bin, 512,000 bytes, sha256 \w+$"
         ):
             catalog.fetch(made(*mirrors))
+
+
+def test_what_could_not_be_fetched_is_not_there(address, tmp_path, monkeypatch):
+    things = made(f"{address}/missing")
+    half = Set(
+        "half", "Half", "MIT", "nobody", [*made(f"{address}/a").files, *made(f"{address}/missing", path="b").files]
+    )
+    monkeypatch.setattr(catalog, "sets", lambda: {"things": things, "half": half})
+    monkeypatch.delenv("SOFTLY_DATA", raising=False)
+    for entry in (things, half):
+        with pytest.raises(FileNotFoundError, match="could not be fetched"):
+            catalog.fetch(entry)
+        assert not data.available(entry.name)
+    assert [data.begun(name) for name in ("things", "half")] == [False, True]
+    assert data.folder("half") == catalog.kept() / "half"  # of the files that are there, some may be all one wants
+    with pytest.raises(
+        FileNotFoundError, match=r"^things is not there: SOFTLY_DATA names .* softly data fetch things$"
+    ):
+        data.folder("things")
+    (tmp_path / "mine" / "half").mkdir(parents=True)
+    monkeypatch.setenv("SOFTLY_DATA", str(tmp_path / "mine"))
+    assert data.folder("half") == catalog.kept() / "half"
+    for name in ("b", "deep/file.bin"):
+        (tmp_path / "mine" / "half" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "mine" / "half" / name).write_bytes(b"")
+    assert data.folder("half") == tmp_path / "mine" / "half"
+    assert data.available("half")
+
+
+def test_all_data_that_experiments_use_is_in_the_catalog():
+    asked = re.compile(r"""(?:folder|available)\("([^"]+)"\)""")
+    sources = Path(catalog.__file__).parents[1].rglob("*.py")
+    assert {name for path in sources for name in asked.findall(path.read_text())} <= set(catalog.sets())
+    assert {f"{name}.png" for names in TILES for name in names} == {f.path for f in catalog.get("terrain-tiles").files}
 
 
 def test_the_catalog():
@@ -112,6 +149,6 @@ def test_the_catalog():
 
 @pytest.mark.skipif("SOFTLY_DATA" not in os.environ, reason="SOFTLY_DATA names no folder")
 def test_the_data_that_is_there_is_that_of_the_catalog():
-    for name in ("mnist", "tabular", "ltr-lightgbm", "meshes", "planning-mpd"):
-        for file in catalog.get(name).files:
+    for name, entry in catalog.sets().items():
+        for file in entry.files:
             assert file.fits(Path(os.environ["SOFTLY_DATA"]) / name / file.path), file.path

@@ -137,9 +137,13 @@ def test_missing_data_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("SOFTLY_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="has no folder mnist"):
         folder("mnist")
-    (tmp_path / "cache" / "softly" / "data" / "mnist").mkdir(parents=True)
+    for root in (tmp_path / "cache" / "softly" / "data", tmp_path):
+        (root / "mnist").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="has no folder mnist with its files"):
+        folder("mnist")
+    (tmp_path / "cache" / "softly" / "data" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"")
     assert folder("mnist").parts[-2:] == ("data", "mnist")
-    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"")
     assert folder("mnist") == tmp_path / "mnist"
 
 

@@ -7,20 +7,32 @@ from softly_lab.data import catalog
 
 
 def folder(name: str) -> Path:
-    """The folder of a data set; raises FileNotFoundError, with what to do, where there is none."""
-    root = os.environ.get("SOFTLY_DATA")
-    for path in ([Path(root) / name] if root else []) + [catalog.kept() / name]:
-        if path.is_dir():
+    """The folder of a data set, the first one with all its files or else with some.
+
+    Raises FileNotFoundError, with what to do, where there is none.
+    """
+    entry = catalog.get(name)
+    for found in (entry.complete, entry.begun):
+        for path in filter(found, _places(name)):
             return path
-    where = f"SOFTLY_DATA, {root}, has no folder {name}" if root else "SOFTLY_DATA names no folder"
-    known = catalog.sets().get(name)
-    remedy = f"softly data fetch {name}" if known and known.fetchable else f"softly data list says where {name} is from"
-    raise FileNotFoundError(f"{name} is not there: {where}, and it was not fetched. To get it: {remedy}")
+    root = os.environ.get("SOFTLY_DATA")
+    where = f"SOFTLY_DATA, {root}, has no folder {name} with its files" if root else "SOFTLY_DATA names no folder"
+    raise FileNotFoundError(
+        f"{name} is not there: {where}, and it was not fetched. To get it: softly data fetch {name}"
+    )
 
 
 def available(name: str) -> bool:
-    """Whether the data set is there, so that no stand-in is needed."""
-    try:
-        return folder(name).is_dir()
-    except FileNotFoundError:
-        return False
+    """Whether all of the data set is there, so that no stand-in is needed."""
+    return any(map(catalog.get(name).complete, _places(name)))
+
+
+def begun(name: str) -> bool:
+    """Whether some of it is there."""
+    return any(map(catalog.get(name).begun, _places(name)))
+
+
+def _places(name: str) -> list[Path]:
+    """Where it is looked for, in this order."""
+    root = os.environ.get("SOFTLY_DATA")
+    return [*([Path(root) / name] if root else []), catalog.kept() / name]

@@ -67,6 +67,14 @@ class Set:
         """Whether it can be fetched at all."""
         return any(file.mirrors for file in self.files)
 
+    def complete(self, folder: Path) -> bool:
+        """Whether a folder has all files of the set."""
+        return all((folder / file.path).is_file() for file in self.files)
+
+    def begun(self, folder: Path) -> bool:
+        """Whether a folder has some of them."""
+        return any((folder / file.path).is_file() for file in self.files)
+
 
 @cache
 def sets() -> dict[str, Set]:
@@ -93,10 +101,11 @@ def fetch(data: Set, watch: Watch | None = None) -> Path:
     A file that was interrupted goes on where it was, is checked, and appears under its name only then.
     """
     folder = kept() / data.name
-    for file in data.files:
-        target = folder / file.path
-        if not file.fits(target):
-            _download(data, file, target, watch or (lambda *_: None))
+    missing = [file for file in data.files if not file.fits(folder / file.path)]
+    if by_hand := [file for file in missing if not file.mirrors]:
+        raise _by_hand(data, by_hand, "has no public mirror in this form.")
+    for file in missing:
+        _download(data, file, folder / file.path, watch or (lambda *_: None))
     return folder
 
 
@@ -123,11 +132,19 @@ def _download(data: Set, file: File, target: Path, watch: Watch) -> None:
             return
         finally:
             checked.unlink(missing_ok=True)
-    why = "\n".join(f"  {reason}" for reason in reasons) or "  it has no public mirror in this form"
-    raise FileNotFoundError(
-        f"{data.name}: {file.path} could not be fetched:\n{why}\n"
-        f"Put the file ({data.source}; {file.bytes:,} bytes{', unpacked' if target.suffix == '.gz' else ''}, "
-        f"sha256 {file.sha256}) in {target}, or in a folder {data.name} of the folder that SOFTLY_DATA names."
+    why = "\n".join(f"  {reason}" for reason in reasons)
+    raise _by_hand(data, [file], f"could not be fetched: {file.path}\n{why}")
+
+
+def _by_hand(data: Set, files: Sequence[File], why: str) -> FileNotFoundError:
+    """Which files to put where."""
+    lines = (
+        f"  {file.path}, {file.bytes:,} bytes{', unpacked' if file.path.endswith('.gz') else ''}, sha256 {file.sha256}"
+        for file in files
+    )
+    return FileNotFoundError(
+        f"{data.name} {why}\nPut into {kept() / data.name}, or into a folder {data.name} of the one that SOFTLY_DATA "
+        f"names, from {data.source}:\n" + "\n".join(lines)
     )
 
 

@@ -98,9 +98,8 @@ def smooth(
         num_samples: How often ``fn`` is evaluated for each example.
         baseline: What is subtracted from the values before they are weighted by scores, which changes the variance
             and not the mean: the mean over the other samples (with antithetic pairs over the other pairs, with
-                "sobol" and
-            "latin_hypercube", whose samples depend on each other, over another half that is drawn on its own);
-            "value", which is ``fn(y)`` and one more evaluation; or None.
+            "sobol" and "latin_hypercube", whose samples depend on each other, over another half that is drawn on its
+            own); "value", which is ``fn(y)`` and one more evaluation; or None.
         sampler: "random", "sobol" or "latin_hypercube", which fill the space of each example more evenly.
         antithetic: Whether samples come in pairs, of u and 1 - u through the quantile function.
         vectorized: Whether ``fn`` takes (S, B, ...). If not, it is called S times with (B, ...).

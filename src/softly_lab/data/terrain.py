@@ -16,7 +16,7 @@ from softly_lab.data import available, folder
 CELLS, PIXELS = 12, 8
 
 # Costs in tenths, so that sums are exact: grass, sand, woods, shallow and deep water.
-COSTS = np.array([8, 12, 53, 77, 92])
+COSTS = np.array([8, 12, 53, 77, 92], dtype=np.int32)
 # Tiles by their colours, which their names don't always tell; woods are trees on grass.
 TILES: tuple[tuple[str, ...], ...] = (
     ("dirt_full",),
@@ -100,43 +100,29 @@ def shortest_paths(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         costs: (n, rows, columns) Whole numbers > 0.
 
     Returns:
-        (n, rows, columns) Where a shortest path goes, and (n,).
+        (n, rows, columns) Where shortest paths go, and (n,).
     """
-    far = np.iinfo(np.int64).max // 4
-    distance = np.full(costs.shape, far)
+    there = _distances(costs)
+    back = _distances(costs[:, ::-1, ::-1])[:, ::-1, ::-1]
+    least = there[:, -1:, -1:]
+    path = there + back - costs == least
+    # Every path of the least cost goes over some of these cells. All of them cost as much only if it goes over all.
+    return path, (path * costs).sum((1, 2)) == least[:, 0, 0]
+
+
+def _distances(costs: np.ndarray) -> np.ndarray:
+    """What it costs to get to every cell from the first one, both included."""
+    n, rows, columns = costs.shape
+    padded = np.full((n, rows + 2, columns + 2), np.iinfo(costs.dtype).max // 4)
+    distance = padded[:, 1:-1, 1:-1]
     distance[:, 0, 0] = costs[:, 0, 0]
     while True:
-        shorter = np.minimum(distance, np.min(_neighbours(distance, far), 0) + costs)
+        across = np.minimum(np.minimum(padded[:, :, :-2], padded[:, :, 1:-1]), padded[:, :, 2:])
+        around = np.minimum(np.minimum(across[:, :-2], across[:, 1:-1]), across[:, 2:])
+        shorter = np.minimum(distance, around + costs)
         if (shorter == distance).all():
-            break
-        distance = shorter
-    # Ways of getting somewhere by steps that lie on shortest paths; two stand for many.
-    ways = np.zeros_like(costs)
-    ways[:, 0, 0] = 1
-    steps = _neighbours(distance, far) + costs == distance
-    while True:
-        more = np.minimum((steps * _neighbours(ways, 0)).sum(0), 2)
-        more[:, 0, 0] = 1
-        if (more == ways).all():
-            break
-        ways = more
-    path = np.zeros(costs.shape, dtype=bool)
-    path[:, -1, -1] = True
-    while True:
-        # A cell is on it if a step from it leads to a cell that is.
-        onward = distance + _neighbours(costs, far) == _neighbours(distance, -far)
-        longer = path | (onward & _neighbours(path, False)).any(0)
-        if (longer == path).all():
-            return path, ways[:, -1, -1] == 1
-        path = longer
-
-
-def _neighbours(x: np.ndarray, outside: int | bool) -> np.ndarray:
-    """What the eight neighbours of every cell have, (8, ...)."""
-    _, rows, columns = x.shape
-    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=outside)
-    moves = [(i, j) for i in range(3) for j in range(3) if (i, j) != (1, 1)]
-    return np.stack([padded[:, i : i + rows, j : j + columns] for i, j in moves])
+            return distance
+        distance[:] = shorter
 
 
 def pictures(kinds: np.ndarray, bank: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:

@@ -25,6 +25,7 @@ TILES: tuple[tuple[str, ...], ...] = (
     ("shallow_water", "shallow_water2"),
     ("deep_water", "deep_water2"),
 )
+_TOGETHER = 256  # maps whose paths are looked for at once
 _COLOURS = ((44, 107, 31), (144, 116, 67), (30, 66, 22), (29, 69, 87), (11, 37, 64))
 
 
@@ -112,8 +113,14 @@ def shortest_paths(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _distances(costs: np.ndarray) -> np.ndarray:
     """What it costs to get to every cell from the first one, both included."""
+    parts = np.array_split(costs, -(-len(costs) // _TOGETHER))
+    return np.concatenate([_settled(part) for part in parts])
+
+
+def _settled(costs: np.ndarray) -> np.ndarray:
+    """The same for as many maps as fit the cache."""
     n, rows, columns = costs.shape
-    padded = np.full((n, rows + 2, columns + 2), np.iinfo(costs.dtype).max // 4)
+    padded = np.full((n, rows + 2, columns + 2), np.iinfo(costs.dtype).max // 4, dtype=costs.dtype)
     distance = padded[:, 1:-1, 1:-1]
     distance[:, 0, 0] = costs[:, 0, 0]
     while True:

@@ -165,6 +165,16 @@ def test_every_newton_loss_classifies(method, model):
     assert result.final["accuracy"] > (50 if model != "M4" else 5)  # sigmoids begin slowly, in the thesis as well
 
 
+def test_options_are_chosen_on_other_images_than_those_of_the_test():
+    experiment = experiments.get("classification")
+    start = lambda validation: experiment.start(experiment.configure("quick", validation=validation))  # noqa: E731
+    chosen, tested = start(True), start(False)
+    assert (len(chosen.images), len(chosen.held)) == (834, 166)
+    assert torch.equal(torch.cat([chosen.images, chosen.held]), tested.images)
+    assert torch.equal(torch.cat([chosen.labels, chosen.held_labels]), tested.labels)
+    assert chosen.data.endswith(", validation")
+
+
 def test_steepness_of_the_chapter():
     sorting = experiments.importlib.import_module("softly_lab.experiments.sorting")
     config = experiments.get("sorting").configure

@@ -39,6 +39,7 @@ class Config:
     tikhonov: float = option(0.1, "Of Newton losses.", least=0.0)
     batch_size: int = option(100, "Images a step.", least=1)
     epochs: int = option(200, "How often training goes through the images.", least=1)
+    validation: bool = option(False, "Test on a sixth of the images to learn from, to choose options by.")
     seed: int = option(0, "Of weights and batches.", least=0)
 
 
@@ -62,6 +63,11 @@ class Classification(Training):
                 labels.split([1000, 797]),
             )
         self.data = "MNIST" if kind == "mnist" else "scikit-learn's digits (stand-in for MNIST)"
+        if config.validation:
+            kept = len(self.images) - len(self.images) // 6
+            self.images, self.held = self.images.tensor_split([kept])
+            self.labels, self.held_labels = self.labels.tensor_split([kept])
+            self.data += ", validation"
         self.report = -(-len(self.images) // config.batch_size)
         self.steps = self.report * config.epochs
         self.model = MODELS[config.model](self.images.shape[-1])

@@ -141,4 +141,5 @@ def _irradiance(normals: Tensor, harmonics: Tensor) -> Tensor:
         0.546274 * (x * x - y * y),
     ]
     weights = [1.0, *[2.0 / 3.0] * 3, *[0.25] * 5]  # the cosine's own, π, 2π/3 and π/4, by π
-    return (torch.stack([w * b for w, b in zip(weights, basis, strict=True)], -1).unsqueeze(-2) @ harmonics).squeeze(-2)
+    bands = zip(weights, basis, harmonics, strict=True)
+    return torch.stack([w * b.unsqueeze(-1) * light for w, b, light in bands]).sum(0)

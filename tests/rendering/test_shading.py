@@ -331,3 +331,14 @@ def test_autocast_does_not_round_harmonics():
     exact = lights.shade(*scene)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(lights.shade(*scene), exact)
+
+
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+def test_a_lamp_on_a_surface_leaves_second_derivatives_finite(shading):
+    points = torch.tensor([[-0.5, -0.5, 0.0], [0.5, -0.5, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).requires_grad_()
+    mesh = Mesh(points, torch.tensor([[0, 1, 3], [1, 2, 3], [2, 0, 3]]))
+    lights = Lights(points=torch.zeros(3), specular=0.5)
+    image = Renderer(5, steepness=30.0, distribution="logistic", shading=shading)(mesh, FRONT, lights)
+    (grad,) = torch.autograd.grad((image * torch.rand_like(image)).sum(), points, create_graph=True)
+    assert grad.isfinite().all()
+    assert torch.autograd.grad(grad.square().sum(), points)[0].isfinite().all()

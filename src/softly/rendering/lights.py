@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
+from softly.rendering.vectors import unit
 
 __all__ = ["Lights"]
 
@@ -98,7 +99,7 @@ class Lights:
         shine = torch.zeros_like(light)
         if self.harmonics is not None:
             light = light + _irradiance(normals, self.harmonics.to(normals))
-        towards_eye = torch.nn.functional.normalize(towards_eye, dim=-1)
+        towards_eye = unit(towards_eye)
         for towards, intensity in self._sources(positions):
             facing = (normals * towards).sum(-1, keepdim=True)
             light = light + intensity * facing.clamp(min=0.0)
@@ -122,7 +123,7 @@ class Lights:
             amounts = _triple(intensity, positions).expand(len(places), 3)
             for place, amount in zip(places, amounts, strict=True):
                 way = place.expand_as(positions) if fixed else place - positions
-                found.append((torch.nn.functional.normalize(way, dim=-1), amount))
+                found.append((unit(way), amount))
         return found
 
 

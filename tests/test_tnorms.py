@@ -94,6 +94,9 @@ def test_members_of_two_families():
         torch.testing.assert_close(tnorms.get("frank", p=near).tnorm(a, b), a * b, atol=1e-7, rtol=0)
     for p in (1e-6, 1e12):
         assert tnorms.get("frank", p=p).tnorm(a, b).isfinite().all()
+        x = torch.tensor([[0.9, 0.0, 1.0], [0.9, 1.0, 1.0]], requires_grad=True)
+        values = (tnorms.get("frank", p=p).any(x), tnorms.get("frank", p=p).all(x))
+        assert torch.autograd.grad(sum(v.sum() for v in values), x)[0].isfinite().all()
 
 
 @samples

@@ -114,11 +114,11 @@ struct Family {
                 const double below = r + (1 - r) * (1 - g);
                 return r * r * g / (below * below);
             }
-            case frank: return (r - 1) * g / (1 + (r - 1) * g);
+            case frank: return __builtin_fabs(r - 1) * g / (1 + (r - 1) * g);
             case yager: return g < 1 ? slant(g) : 0;
-            case aczel_alsina: return g < 1e30 ? slant(g) * __builtin_exp(-rooted(g)) : 0;
-            case dombi: return g < 1e30 ? slant(g) / ((1 + rooted(g)) * (1 + rooted(g))) : 0;
-            case schweizer_sklar: return g < 1e30 ? __builtin_pow(1 + g, 1 / r - 1) : 0;
+            case aczel_alsina: return g < 1e300 ? slant(g) * __builtin_exp(-rooted(g)) : 0;
+            case dombi: return g < 1e30 ? slant(g) / ((1 + rooted(g)) * (1 + rooted(g))) : __builtin_pow(g, -1 - 1 / r);
+            case schweizer_sklar: return __builtin_pow(1 + g, 1 / r - 1);
             default: return 1;
         }
     }
@@ -172,13 +172,18 @@ inline typename Simd<T>::V share([[maybe_unused]] const Family<T>& family, typen
     } else if constexpr (kind == hamacher_sum) {
         return q / (q + T(family.r) * p);
     } else if constexpr (kind == frank) {
-        return exp_minus_one<T>(family.rate * q) / family.whole;  // (r^q - 1) / (r - 1), exactly 1 at 1
+        // (r^q - 1) / (r - 1), by what p takes from 1 where that is little: many small errors of one sign would add up.
+        const V taken = family.rate * p;
+        const auto little = S::abs(taken) < 1;
+        const V grown = exp_minus_one<T>(little ? -taken : family.rate * q);
+        return little ? 1 + grown * T(family.r / (family.r - 1)) : grown / family.whole;
     } else if constexpr (kind == yager) {
         return family.raise(p);
     } else if constexpr (kind == aczel_alsina) {
         return family.raise(minus_log<T>(p, q));
     } else if constexpr (kind == dombi) {
-        return q > 0 ? family.raise(S::min(p / q, S::set(T(1e30)))) : S::set(__builtin_inf());
+        constexpr T most = sizeof(T) == 4 ? T(1e30) : T(1e300);
+        return q > 0 ? family.raise(S::min(p / q, S::set(most))) : S::set(__builtin_inf());
     } else if constexpr (kind == schweizer_sklar) {
         // q^r - 1, by the exponential where p is small.
         const V y = minus_log<T>(p, q) * T(-family.r);
@@ -239,7 +244,7 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
             typename Simd<T>::V* f) {
     using S = Simd<T>;
     using V = typename S::V;
-    constexpr T tiny = sizeof(T) == 4 ? T(1e-30) : T(1e-250);
+    constexpr T tiny = sizeof(T) == 4 ? T(1e-30) : T(1e-250), most = sizeof(T) == 4 ? T(1e25) : T(1e250);
     for (int i = 0; i < count; ++i) {
         const auto open = kind == yager ? p[i] >= 0 : q[i] > 0;
         const V one = p[i], other = open ? q[i] : S::set(1);
@@ -252,7 +257,7 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
             slope = 1 / ((other + T(family.r) * one) * other);
         } else if constexpr (kind == frank) {
             const V y = family.rate * other;
-            slope = S::exp(y) / exp_minus_one<T>(y);
+            slope = S::exp(y) / S::abs(exp_minus_one<T>(y));  // as the coefficient, without its sign
         } else if constexpr (kind == yager) {
             slope = family.lowered(S::max(one, S::set(tiny)));
         } else if constexpr (kind == aczel_alsina) {
@@ -266,7 +271,7 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
             f[i] *= slope;
         } else {
             // Held where it would overflow: what it is multiplied by vanishes there.
-            f[i] = (open & (f[i] > 0)) ? S::min(f[i] * slope, S::set(T(1e25))) : S::zero();
+            f[i] = (open & (f[i] > 0)) ? S::min(f[i] * slope, S::set(most)) : S::zero();
         }
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -65,7 +66,14 @@ def steepness_of_lists(value: float | Tensor, x: Tensor, function: str) -> float
     return steepness(value, function)
 
 
-def at_least_single(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+class _Rounded(Protocol):
+    def to(self, dtype: torch.dtype, /) -> Self: ...
+
+
+_Result = TypeVar("_Result", bound=_Rounded)
+
+
+def at_least_single(function: Callable[..., _Result], *tensors: Tensor) -> _Result:
     """Evaluate ``function`` in float32 where ``tensors`` are in half precision, and round its result back.
 
     Nothing in it is in less than that under autocast either.

@@ -296,9 +296,10 @@ class Frank(TNorm):
         steep = lambda y: torch.exp(rate * (y - 1.0)) * gentle(y)  # noqa: E731
         low, high = (steep, gentle) if log_p > 0 else (gentle, steep)
         product = torch.where(x < 0.5, low(x), 1.0 - high(1.0 - x)).prod(dim)
-        near_zero = torch.log1p((self.p - 1.0) * product)
-        near_one = log_p + torch.log1p((1.0 - 1.0 / self.p) * (product - 1.0))
-        return torch.where(product < 0.5, near_zero, near_one) / log_p
+        small = product < 0.5
+        near_zero = torch.log1p((self.p - 1.0) * torch.where(small, product, 0.5))
+        near_one = log_p + torch.log1p((1.0 - 1.0 / self.p) * (torch.where(small, 0.5, product) - 1.0))
+        return torch.where(small, near_zero, near_one) / log_p
 
 
 def _p_norm_reference(x: Tensor, p: float, reduction: str = "") -> Tensor:

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from softly.rendering import Camera
+from softly.rendering import Camera, Mesh, Renderer, icosphere
 
 POINT = torch.tensor([[0.3, -0.2, 0.5]], dtype=torch.float64)
 
 
 def close(actual, expected):
-    torch.testing.assert_close(actual, torch.tensor(expected, dtype=actual.dtype), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,11 @@ def test_opencv():
     u, v = 50 * 0.2 / 2.5 + 20, 60 * 0.3 / 2.5 + 10
     # Continuous pixel coordinates u + 1/2 of 60, and v + 1/2 of 40 from the top; 20 pixels are a unit.
     close(camera.project(POINT)[0, 0], [(u + 0.5 - 30) / 20, (20 - v - 0.5) / 20, 2.5])
-    K[0, 1] = 1.0
-    with pytest.raises(ValueError, match="no skew"):
-        Camera.from_opencv(K, R, torch.zeros(3), 40)
+    for row, column, value in ((0, 1, 0), (1, 0, 0), (2, 0, 0), (2, 2, 1)):
+        wrong = K.clone()
+        wrong[row, column] += 2.0
+        with pytest.raises(ValueError, match=f"K must have {value} in row {row}, column {column}, got {value + 2}"):
+            Camera.from_opencv(wrong, R, torch.zeros(3), 40)
 
 
 def test_opengl():
@@ -86,6 +88,17 @@ def test_opengl():
     assert (camera.near, camera.far) == pytest.approx((near, far))
     with pytest.raises(ValueError, match="last row"):
         Camera.from_opengl(view, torch.ones(4, 4), 64)
+    for matrices, place in (((view, projection), (0, 1)), ((view, projection), (1, 3)), ((view, flat), (0, 2))):
+        wrong = matrices[1].clone()
+        wrong[place] = 0.5
+        with pytest.raises(ValueError, match="projection must have 0 in row {}, column {}, got 0.5".format(*place)):
+            Camera.from_opengl(matrices[0], wrong, 64)
+    with pytest.raises(ValueError, match="view must have 1 in row 3, column 3, got 2"):
+        Camera.from_opengl(2 * view, projection, 64)
+    other = projection.clone()
+    other[2, 3] *= 2.0
+    with pytest.raises(ValueError, match="same near and far planes"):
+        Camera.from_opengl(view, torch.stack([projection, other]), 64)
 
 
 def test_pytorch3d():
@@ -102,6 +115,38 @@ def test_batches_broadcast():
     assert several.shape == (3, 5, 3)
     grid = Camera.look_at(distance=3.0, azimuth=azimuth.unsqueeze(-1), fov=torch.tensor([[50.0, 60.0]]))
     assert grid.project(torch.rand(2, 4, 3)).shape == (3, 2, 4, 3)
+
+
+def test_all_parameters_broadcast_from_the_last_dimension_of_a_batch():
+    azimuth, fov = 30.0 * torch.arange(9.0).view(3, 3).double(), torch.tensor([30.0, 50.0, 70.0]).double()
+    target, vertices = 0.1 * torch.arange(9.0).view(3, 3).double(), icosphere(12).vertices.double()
+    together = Camera.look_at(distance=3.0, azimuth=azimuth, fov=fov, target=target)
+    renderer = Renderer((6, 9), distribution="logistic", steepness=9.0)
+    several = Mesh(vertices * torch.tensor([1.0, 0.8, 0.6]).view(3, 1, 1), icosphere(12).faces)
+    image = renderer.silhouette(several, together)
+    one_more = several.at(several.vertices.expand(3, 3, -1, -1))
+    beside = renderer.silhouette(one_more, Camera.look_at(distance=3.0, azimuth=40.0, fov=fov))
+    for i in range(3):
+        for j in range(3):
+            alone = several.at(several.vertices[j])
+            one = Camera.look_at(distance=3.0, azimuth=azimuth[i, j], fov=fov[j], target=target[j])
+            close(together.project(POINT)[i, j], one.project(POINT)[0])
+            close(image[i, j], renderer.silhouette(alone, one)[0])
+            side = Camera.look_at(distance=3.0, azimuth=40.0, fov=fov[j])
+            close(beside[i, j], renderer.silhouette(alone, side)[0])
+    moved = Camera(torch.eye(3), torch.tensor([[0.0, 0.0, -2.0], [0.0, 0.0, -3.0]]), torch.ones(2))
+    close(moved.view(POINT)[:, 0, 2].double(), [1.5, 2.5])
+
+
+def test_autocast_does_not_round_cameras():
+    place = torch.tensor([1.3, 0.7, 2.1])
+    for make in (
+        lambda: Camera.look_at(eye=place),
+        lambda: Camera.look_at(distance=torch.tensor(2.7), elevation=torch.tensor(33.0)),
+    ):
+        exact = make()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(make().translation, exact.translation)
 
 
 def test_numbers_and_tensors_of_any_precision_go_together():
@@ -136,6 +181,9 @@ def test_differentiable_in_all_parameters():
         ({"distance": 1.0, "near": 2.0, "far": 1.0}, "0 < near < far, got 2.0 and 1.0"),
         ({"eye": torch.tensor([0.0, 1.0, 0.0])}, "choose another up"),
         ({"eye": torch.zeros(3)}, "eye must differ from target"),
+        ({"eye": torch.ones(3), "elevation": 10.0}, "elevation and azimuth belong to distance"),
+        ({"eye": torch.ones(3), "azimuth": torch.zeros(())}, "elevation and azimuth belong to distance"),
+        ({"distance": 1.0, "fov": 60.0, "orthographic": 1.0}, "give fov or orthographic, got both"),
     ],
 )
 def test_refusals(arguments, message):

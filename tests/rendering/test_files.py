@@ -53,11 +53,24 @@ def test_colors_of_vertices_and_materials(tmp_path):
         (POINTS + "f a b c\n", "line 6: 'a' is no vertex of a face"),
         (POINTS + "curv 0 1 2\n", "line 6: 'curv' is not known here"),
         ("v 0 0 0 1 0 0\nv 0 0 1\n", "end: 1 of 2 vertices have colours"),
+        ("v 1_0 0 0\n", "line 1: '1_0 0 0' are not numbers"),
+        (POINTS + "f 1 2 0_3\n", "line 6: '0_3' is no vertex of a face"),
+        (POINTS + "f 1 2 3 \\", "line 6: the file ends where a line goes on"),
+        (POINTS + "mtllib\n", "line 6: mtllib names no file"),
     ],
 )
 def test_malformed_obj_files_are_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         Mesh.load(obj(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "named", ["paint.mtl # a comment", "\\\npaint.mtl", "absent.mtl paint.mtl", "two words.mtl"], ids=range(4)
+)
+def test_libraries_of_materials_are_found(tmp_path, named):
+    (tmp_path / ("two words.mtl" if "two" in named else "paint.mtl")).write_text("newmtl red\nKd 1 0 0\n")
+    mesh = Mesh.load(obj(tmp_path, f"mtllib {named}\n{POINTS}usemtl red\nf 1 2 3\n"))
+    assert mesh.face_colors[0].tolist() == [[1, 0, 0]]
 
 
 @pytest.mark.parametrize("suffix", ["obj", "ply"])
@@ -84,6 +97,9 @@ def test_colors_of_faces_come_back(tmp_path):
     torch.testing.assert_close(Mesh.load(tmp_path / "sphere.obj").face_colors, mesh.face_colors)
     with pytest.raises(ValueError, match=r"save faces' as .obj"):
         mesh.save(tmp_path / "sphere.ply")
+    placed = Mesh(mesh.vertices, mesh.faces, uvs=torch.rand(20, 3, 2))
+    with pytest.raises(ValueError, match=r"no texture coordinates; save them as .obj"):
+        placed.save(tmp_path / "sphere.ply")
     with pytest.raises(ValueError, match=r"must end with .obj or .ply, got 'sphere.stl'"):
         mesh.save(tmp_path / "sphere.stl")
     with pytest.raises(ValueError, match="a file has one mesh"):
@@ -93,6 +109,7 @@ def test_colors_of_faces_come_back(tmp_path):
 PLY = "ply\nformat {} 1.0\ncomment a square\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
 PLY += "property uchar red\nproperty uchar green\nproperty uchar blue\nelement face 1\n"
 PLY += "property list uchar int vertex_indices\nend_header\n"
+WHOLE = PLY.format("ascii") + 4 * "0 0 0 1 1 1\n"
 ROWS = [(0, 0, 0, 255, 0, 0), (1, 0, 0, 0, 255, 0), (1, 1, 0, 0, 0, 255), (0, 1, 0, 51, 0, 0)]
 
 
@@ -123,7 +140,17 @@ def test_ply_files_of_every_format(tmp_path, kind):
         ("ply\nformat ascii 1.0\nproperty float x\nend_header\n", "line 3: 'property float x' is not understood"),
         ("ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n", "vertices need the properties"),
         (PLY.format("ascii") + "0 0 0 1 1\n", "line 14: vertex has 6 numbers, not 5"),
-        (PLY.format("ascii") + 4 * "0 0 0 1 1 1\n" + "3 0 1 7\n", "face 0: .* are not three or more of the 4 vertices"),
+        (WHOLE + "3 0 1 7\n", r"face 0: \[0, 1, 7\] are not three or more of the 4 vertices"),
+        (WHOLE + "3 0 1.5 2\n", r"face 0: \[0, 1.5, 2\] are not three or more"),
+        (WHOLE, "end: face has 0 of 1 entries"),
+        (WHOLE + "-1\n", "line 18: -1 is not the length of a list"),
+        (WHOLE + "2.5 0 1\n", "line 18: 2.5 is not the length of a list"),
+        (WHOLE + "3 0 1 2\n3 0 2 3\n", "line 19: the header has no element for what follows"),
+        (WHOLE.replace("vertex_indices", "corners") + "3 0 1 2\n", "header: faces need a list vertex_indices"),
+        (WHOLE.replace("list uchar int", "int") + "3\n", "header: faces need a list vertex_indices"),
+        (WHOLE.replace("element face", "element tristrips") + "3 0 1 2\n", "header: strips of triangles are not known"),
+        (PLY.format("ascii").replace("face 1", "face -1"), "line 11: 'element face -1' is not understood"),
+        (PLY.format("ascii").replace("face 1", "vertex 1"), "line 11: 'element vertex 1' is not understood"),
     ],
 )
 def test_malformed_ply_files_are_refused(tmp_path, text, message):
@@ -131,6 +158,59 @@ def test_malformed_ply_files_are_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         Mesh.load(path)
+
+
+def test_malformed_numbers_of_binary_ply_files_are_refused(tmp_path):
+    path, order = tmp_path / "mesh.ply", "<3f3B"
+    header = PLY.format("binary_little_endian").encode()
+    points = [struct.pack(order, *row) for row in ROWS]
+    for body, message in (
+        ([*points[:3], struct.pack(order, 0, torch.nan, 0, 0, 0, 0)], r"vertex 3: \[0.0, nan, 0.0\] are not finite"),
+        ([*points, b"\x02\0\0\0\0\0\0\0\0"], r"face 0: \[0, 0\] are not three or more"),
+        ([*points, struct.pack("<B3i", 3, 0, 1, 2), b"more"], "byte 73 of the data: the header has no element"),
+    ):
+        path.write_bytes(header + b"".join(body).ljust(61, b"\0"))
+        with pytest.raises(ValueError, match=message):
+            Mesh.load(path)
+    floats = header.replace(b"list uchar int", b"list float float")
+    path.write_bytes(floats + b"".join(points) + struct.pack("<4f", torch.nan, 0, 1, 2))
+    with pytest.raises(ValueError, match="byte 60 of the data: nan is not the length of a list"):
+        Mesh.load(path)
+
+
+def test_ply_colors_of_two_bytes_and_other_lists_of_vertices(tmp_path):
+    text = PLY.format("ascii").replace("uchar red", "ushort red").replace("uchar green", "ushort green")
+    text = text.replace("uchar blue\n", "ushort blue\nproperty list uchar int neighbours\n").replace("face 1", "face 0")
+    (tmp_path / "mesh.ply").write_text(text + 3 * "0 0 0 65535 0 13107 0\n" + "0 1 0 0 0 0 2 1 2\n")
+    mesh = Mesh.load(tmp_path / "mesh.ply")
+    torch.testing.assert_close(mesh.vertex_colors[0, 2], torch.tensor([1.0, 0.0, 0.2]))
+    assert mesh.vertices[0, 3].tolist() == [0, 1, 0]
+
+
+def test_colors_of_other_formats(tmp_path):
+    red, box = [255, 0, 51, 255], trimesh.creation.box()
+    material = trimesh.visual.material.PBRMaterial(baseColorFactor=red)
+    box.visual = trimesh.visual.TextureVisuals(material=material)
+    box.export(tmp_path / "box.glb")
+    mesh = Mesh.load(tmp_path / "box.glb")
+    torch.testing.assert_close(mesh.face_colors, torch.tensor([1.0, 0.0, 0.2]).expand(1, 12, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.glb", b"glTF\x02\0\0\0\x10\0\0\0"),
+        ("a.gltf", b'{"a":'),
+        ("a.stl", b"solid x\nfacet\n"),
+        ("a.off", b"OFF\n3"),
+    ],
+)
+def test_malformed_files_of_other_formats_are_refused(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"softly.rendering.Mesh.load: {name}, trimesh: ."):
+        Mesh.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        Mesh.load(tmp_path / f"absent{name}")
 
 
 def test_other_formats_by_trimesh(tmp_path):
@@ -148,9 +228,12 @@ def test_compressed_files(tmp_path):
     packed = tmp_path / "packed.obj.gz"
     packed.write_bytes(gzip.compress((tmp_path / "sphere.obj").read_bytes()))
     assert Mesh.load(packed).faces.shape == (20, 3)
-    packed.write_bytes(b"v 0 0 0")
-    with pytest.raises(ValueError, match="not a gzip file"):
-        Mesh.load(packed)
+    whole = packed.read_bytes()
+    assert Mesh.load(packed.rename(tmp_path / "packed.OBJ.GZ")).faces.shape == (20, 3)
+    for broken in (b"v 0 0 0", whole[:40], whole[:15] + bytes([whole[15] ^ 255]) + whole[16:]):
+        packed.write_bytes(broken)
+        with pytest.raises(ValueError, match="not a gzip file, or not all of one"):
+            Mesh.load(packed)
 
 
 @pytest.mark.skipif(not MESHES.is_dir(), reason="SOFTLY_DATA names no folder with meshes")

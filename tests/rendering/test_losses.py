@@ -45,3 +45,21 @@ def test_meshes_of_different_faces_are_refused():
     for loss in (laplacian_loss, flattening_loss, edge_length_loss):
         with pytest.raises(ValueError, match="share their faces"):
             loss(Mesh.join([cube(), icosphere(12)]))
+
+
+def test_degenerate_meshes_have_finite_losses_and_gradients():
+    none = torch.zeros(0, 3, dtype=torch.long)
+    sliver = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0.5, 0, 0], [0.5, 1, 0]])
+    for vertices, faces in (
+        (torch.zeros(0, 3), none),
+        (torch.ones(3, 3), none),
+        (torch.ones(4, 3), torch.tensor([[0, 1, 2], [0, 2, 3], [0, 1, 2]])),
+        (sliver, torch.tensor([[0, 1, 2], [1, 0, 3]])),
+        (sliver, torch.tensor([[0, 0, 1], [1, 0, 3]])),
+    ):
+        points = vertices.clone().requires_grad_()
+        for loss in (laplacian_loss, flattening_loss, edge_length_loss):
+            value = loss(Mesh(points, faces))
+            (grad,) = torch.autograd.grad(value.sum(), points)
+            assert value.isfinite().all()
+            assert not len(grad) or grad.abs().max() < 10

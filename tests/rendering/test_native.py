@@ -7,7 +7,7 @@ import softly
 from softly import native
 from softly.rendering import Camera, Mesh, Renderer, icosphere
 from softly.rendering.clipping import polygons
-from softly.rendering.silhouette import Choice, silhouette
+from softly.rendering.silhouette import Choice, reference, silhouette
 
 from . import scenes
 
@@ -181,3 +181,32 @@ def test_nan_is_not_hidden():
     corners = SPHERE.clone()
     corners[0, 0, 0] = torch.nan
     assert run(corners, choice("logistic"), 30.0)[0].isnan().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("tconorm", "p", "steepness"),
+    [
+        *(("frank", 0.5, steepness) for steepness in (300.0, 1000.0)),
+        *((name, p, 30.0) for name in ("yager", "aczel_alsina", "dombi") for p in (5.0, 10.0, 50.0)),
+        *(("schweizer_sklar", p, steepness) for p in (-4.0, -5.0) for steepness in (30.0, 1000.0)),
+        *(("dombi", p, 1e4) for p in (0.5, 4.0)),
+    ],
+)
+def test_steep_families_where_probabilities_all_but_vanish(tconorm, p, steepness, dtype):
+    chosen, size = choice("gaussian", tconorm, p=p), (32, 32)
+    found = run(SPHERE.to(dtype), chosen, steepness, size)
+    corners = SPHERE.double().requires_grad_()
+    exact = reference(corners[:, FACES], torch.tensor(steepness), None, *size, chosen)
+    (grad,) = torch.autograd.grad((exact * weights_of(exact)).sum(), corners)
+    single = dtype == torch.float32
+    torch.testing.assert_close(found[0].double(), exact.detach(), atol=1.2e-5 if single else 1e-12, rtol=0)
+    assert_same([found[1].double()], [grad], 1e-4 if single else 1e-10)
+
+
+def test_many_small_errors_of_one_sign_do_not_add_up():
+    points, faces = scenes.view().project(icosphere(642).vertices)[..., :2], icosphere(642).faces
+    for p in (0.5, 2.0, 4.0):
+        chosen = choice("cauchy", "frank", p=p, squared=True)
+        found, exact = (run(x, chosen, 1e6, (32, 32), faces)[0].double() for x in (points, points.double()))
+        torch.testing.assert_close(found, exact, atol=2e-5, rtol=0)

@@ -280,3 +280,65 @@ def test_a_renderer_is_still_a_module():
 def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+@pytest.mark.parametrize("painted", ["vertices", "faces", "texture", "nothing"])
+def test_backgrounds_broadcast_with_meshes_and_pixels(shading, painted):
+    sphere = icosphere(12)
+    meshes = {
+        "vertices": Mesh(sphere.vertices, sphere.faces, vertex_colors=torch.rand(12, 3)),
+        "faces": Mesh(sphere.vertices, sphere.faces, face_colors=torch.rand(2, 20, 3)),
+        "texture": Mesh(sphere.vertices, sphere.faces, textures=torch.rand(3, 4, 4), uvs=torch.rand(20, 3, 2)),
+        "nothing": Mesh(sphere.vertices, sphere.faces[:0]),
+    }
+    mesh, camera = meshes[painted], Camera.look_at(distance=3.0)
+    behind = torch.rand(2, 3, 1, 6)
+    image = Renderer((4, 6), steepness=30.0, shading=shading, background=behind, supersampling=2)(mesh, camera)
+    for one, color in zip(image, behind, strict=True):
+        torch.testing.assert_close(one[:3, 0], color[:, 0])
+    with pytest.raises(ValueError, match=r"broadcast to \(..., 3, 4, 6\), got \(3, 5, 6\)"):
+        Renderer((4, 6), shading=shading, background=torch.rand(3, 5, 6))(mesh, camera)
+
+
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+def test_colors_of_faces_broadcast_with_meshes(shading):
+    sphere, colors = icosphere(12), torch.rand(3, 20, 3)
+    vertices = torch.stack([sphere.vertices, 0.5 * sphere.vertices])
+    renderer, camera = Renderer(5, steepness=40.0, shading=shading), Camera.look_at(distance=3.0, elevation=20.0)
+    image = renderer(Mesh(vertices, sphere.faces, face_colors=colors), camera)
+    for i in range(2):
+        for j in range(3):
+            one = Mesh(vertices[i], sphere.faces, face_colors=colors[j])
+            torch.testing.assert_close(image[i, j], renderer(one, camera)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_buffers_of_half_precision_are_those_of_single(dtype):
+    mesh, camera = icosphere(162), scenes.view()
+    mesh = mesh.at(mesh.vertices.to(dtype))
+    found = Renderer(9).buffers(mesh, camera)
+    exact = Renderer(9).buffers(mesh.at(mesh.vertices.float()), camera)
+    assert found.depth.dtype == found.normals.dtype == found.barycentrics.dtype == dtype
+    assert torch.equal(found.faces, exact.faces)
+    for a, b in zip(found, exact, strict=True):
+        assert torch.equal(a, b.to(a.dtype))
+
+
+def test_autocast_does_not_round_harmonics():
+    lights = Lights(harmonics=torch.rand(9, 3))
+    scene = (torch.zeros(1, 3), torch.tensor([[0.6, 0.48, 0.64]]), torch.ones(1, 3), torch.ones(3))
+    exact = lights.shade(*scene)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(lights.shade(*scene), exact)
+
+
+@pytest.mark.parametrize("shading", ["softmax", "nearest"])
+def test_a_lamp_on_a_surface_leaves_second_derivatives_finite(shading):
+    points = torch.tensor([[-0.5, -0.5, 0.0], [0.5, -0.5, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).requires_grad_()
+    mesh = Mesh(points, torch.tensor([[0, 1, 3], [1, 2, 3], [2, 0, 3]]))
+    lights = Lights(points=torch.zeros(3), specular=0.5)
+    image = Renderer(5, steepness=30.0, distribution="logistic", shading=shading)(mesh, FRONT, lights)
+    (grad,) = torch.autograd.grad((image * torch.rand_like(image)).sum(), points, create_graph=True)
+    assert grad.isfinite().all()
+    assert torch.autograd.grad(grad.square().sum(), points)[0].isfinite().all()

@@ -76,7 +76,7 @@ class Camera:
         eye: Tensor | None = None,
         target: Tensor | None = None,
         up: Tensor | None = None,
-        fov: Number = 60.0,
+        fov: Number | None = None,
         orthographic: Number | None = None,
         near: float = 0.1,
         far: float = math.inf,
@@ -91,7 +91,7 @@ class Camera:
             eye: (..., 3) The camera's place, instead of the three.
             target: (..., 3) The origin by default.
             up: (..., 3) What is up in the image, with ``eye``; +y by default.
-            fov: (...) The full angle in degrees that the shorter side of an image sees, in (0, 180).
+            fov: (...) The full angle in degrees that the shorter side of an image sees, in (0, 180); 60 by default.
             orthographic: (...) Half of what the shorter side sees, in units of the world, for no perspective.
             near, far: As in `Camera`.
 
@@ -112,17 +112,20 @@ class Camera:
             offset = far_away.unsqueeze(-1) * rotation[..., 2, :]
             place = offset if target is None else target.to(offset) + offset
         else:
+            if any(isinstance(angle, Tensor) or angle != 0 for angle in (elevation, azimuth)):
+                raise ValueError(f"{name}: elevation and azimuth belong to distance, got them with eye.")
             place = _inputs.floating(eye, name, "eye")
             towards = torch.zeros_like(place) if target is None else target.to(place)
             rotation = _frame(place - towards, up, name)
-        translation = -(rotation @ place.unsqueeze(-1)).squeeze(-1)
+        translation = -(rotation * place.unsqueeze(-2)).sum(-1)  # no matrix product, which autocast would round
         if orthographic is None:
-            _check_range(fov, 0.0, 180.0, name, "fov")
-            focal = 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
+            focal = _of_angle(60.0 if fov is None else fov, name)
         else:
+            if fov is not None:
+                raise ValueError(f"{name}: give fov or orthographic, got both.")
             _check_range(orthographic, 0.0, math.inf, name, "orthographic")
             focal = 1.0 / _numbers(orthographic)[0]
-        focal = focal.to(rotation).unsqueeze(-1).expand(*focal.shape, 2)
+        focal = torch.stack([focal, focal], -1).to(rotation)
         return Camera(rotation, translation, focal, orthographic=orthographic is not None, near=near, far=far)
 
     @staticmethod
@@ -148,9 +151,7 @@ class Camera:
         _inputs.floating(K, name, "K")
         if K.shape[-2:] != (3, 3):
             raise ValueError(f"{name}: K must have shape (..., 3, 3), got {tuple(K.shape)}.")
-        skew = native.data(K[..., 0, 1])
-        if skew is not None and bool((skew != 0).any()):
-            raise ValueError(f"{name}: K must have no skew, got {skew.flatten()[0].item():g} in row 0, column 1.")
+        _check_entries(K, {(0, 1): 0.0, (1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 1.0}, name, "K")
         flip = K.new_tensor([1.0, -1.0, -1.0])
         unit = 2.0 / min(height, width)
         focal = torch.stack([K[..., 0, 0], K[..., 1, 1]], -1) * unit
@@ -190,8 +191,14 @@ class Camera:
             raise ValueError(
                 f"{name}: projection must have the last row (0, 0, -1, 0) or (0, 0, 0, 1), got {last[0].tolist()}."
             )
-        row = known.double().reshape(-1, 4, 4)[0, 2]
-        a, b = row[2].item(), row[3].item()
+        unused = [(0, 2), (1, 2)] if orthographic else [(0, 3), (1, 3)]
+        zeros = dict.fromkeys([(0, 1), (1, 0), (2, 0), (2, 1), *unused], 0.0)
+        _check_entries(projection, zeros, name, "projection")
+        _check_entries(view, {(3, 0): 0.0, (3, 1): 0.0, (3, 2): 0.0, (3, 3): 1.0}, name, "view")
+        rows = known.double().reshape(-1, 4, 4)[:, 2, 2:]
+        if not bool((rows == rows[0]).all()):
+            raise ValueError(f"{name}: the projections of a batch must have the same near and far planes.")
+        a, b = rows[0].tolist()
         near, far = ((b + 1) / a, (b - 1) / a) if orthographic else (b / (a - 1), b / (a + 1) if a != -1 else math.inf)
         scale = projection.new_tensor([width, height]) / min(height, width)
         focal = torch.stack([projection[..., 0, 0], projection[..., 1, 1]], -1) * scale
@@ -219,10 +226,9 @@ class Camera:
         """
         name = "softly.rendering.Camera.from_pytorch3d"
         _inputs.floating(R, name, "R")
-        _check_range(fov, 0.0, 180.0, name, "fov")
         flip = R.new_tensor([-1.0, 1.0, -1.0])
-        focal = 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
-        focal = focal.to(R).unsqueeze(-1).expand(*focal.shape, 2)
+        focal = _of_angle(fov, name)
+        focal = torch.stack([focal, focal], -1).to(R)
         return Camera(flip.unsqueeze(-1) * R.transpose(-1, -2), flip * T.to(R), focal, near=near, far=far)
 
     def view(self, points: Tensor) -> Tensor:
@@ -233,25 +239,24 @@ class Camera:
             tensor([[[0., 0., 2.]]])
         """
         points = points if points.ndim > 2 else points.unsqueeze(0)
-        frame = torch.cat([self.rotation.to(points), self.translation.to(points).unsqueeze(-1)], -1)
-        frame = frame * points.new_tensor([[1.0], [1.0], [-1.0]])
-        right, up, back, shift = frame.unsqueeze(-3).unbind(-1)
+        sign = points.new_tensor([1.0, 1.0, -1.0])
+        right, up, back = (self.rotation.to(points) * sign.unsqueeze(-1)).unsqueeze(-3).unbind(-1)
+        shift = (self.translation.to(points) * sign).unsqueeze(-2)
         # Sums of products, not a matrix product: no device rounds those to fewer digits.
         x, y, z = points.split(1, -1)
         return x * right + y * up + z * back + shift
 
     def to_image(self, points: Tensor) -> Tensor:
-        """(..., 2) Where points of `view` with positive depth are seen, for any points (batch, V or F and 3, 3).
+        """(..., V, 2) Where points (..., V, 3) of `view` with positive depth are seen.
 
         Example:
             >>> camera = softly.rendering.Camera.look_at(distance=2.0, fov=90.0)
             >>> camera.to_image(torch.tensor([[[1.0, 0.0, 4.0]]]))
             tensor([[[0.2500, 0.0000]]])
         """
-        dims = points.ndim - 1
         flat = points[..., :2] if self.orthographic else points[..., :2] / points[..., 2:]
-        seen = _spread(self.focal.to(points), dims) * flat
-        return seen if self.centre is None else seen + _spread(self.centre.to(points), dims)
+        seen = self.focal.to(points).unsqueeze(-2) * flat
+        return seen if self.centre is None else seen + self.centre.to(points).unsqueeze(-2)
 
     def project(self, vertices: Tensor) -> Tensor:
         """(..., V, 3) Where points are seen, x to the right and y up in [-1, 1] of the shorter side, and their depth.
@@ -278,11 +283,6 @@ def image_size(size: int | tuple[int, int], name: str) -> tuple[int, int]:
     return height, width
 
 
-def _spread(x: Tensor, dims: int) -> Tensor:
-    """(batch, 2) for points with so many dimensions before their own, the first of which are the batch."""
-    return x.reshape(*x.shape[:-1], *[1] * (dims - x.ndim + 1), x.shape[-1]) if x.ndim > 1 else x
-
-
 def _numbers(*values: Number) -> list[Tensor]:
     """Tensors of one dtype, that of those which are tensors, on their device."""
     given = [value for value in values if isinstance(value, Tensor)]
@@ -298,6 +298,24 @@ def _check_range(value: Number, low: float, high: float, name: str, argument: st
     known = native.data(value) if isinstance(value, Tensor) else torch.tensor(float(value))
     if known is not None and not bool(((known > low) & (known < high)).all()):
         raise ValueError(f"{name}: {argument} must be in ({low:g}, {high:g}), got {known.flatten().tolist()}.")
+
+
+def _check_entries(matrix: Tensor, wanted: dict[tuple[int, int], float], name: str, argument: str) -> None:
+    """Refuse what a camera has no place for, where it can be read."""
+    known = native.data(matrix)
+    if known is None:
+        return
+    for (row, column), value in wanted.items():
+        found = known[..., row, column].flatten()
+        if bool((found != value).any()):
+            wrong = found[found != value][0].item()
+            raise ValueError(f"{name}: {argument} must have {value:g} in row {row}, column {column}, got {wrong:g}.")
+
+
+def _of_angle(fov: Number, name: str) -> Tensor:
+    """(...) The focal length: what is seen under half of the angle is 1 from the middle of the image."""
+    _check_range(fov, 0.0, 180.0, name, "fov")
+    return 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
 
 
 def _orbit(e: Tensor, a: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def polygons(mesh: Mesh, camera: Camera) -> tuple[Tensor, Tensor | None]:
     # What isn't seen is put where it can be projected; NaN stays.
     hidden = ~seen[..., None, None].expand_as(cut)
     safe = torch.where(hidden, cut.new_tensor([0.0, 0.0, max(camera.near, 1e-3)]), cut)
-    return camera.to_image(safe), seen
+    return camera.to_image(safe.flatten(-3, -2)).unflatten(-2, safe.shape[-3:-1]), seen
 
 
 def _between(depth: Tensor, camera: Camera) -> bool:

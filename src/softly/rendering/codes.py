@@ -29,6 +29,9 @@ _AGGREGATIONS = (  # in the order of native/rendering/aggregation.h
     tnorms.SchweizerSklar,
 )
 _SUM = len(_AGGREGATIONS)
+_POWERS = (tnorms.Yager, tnorms.AczelAlsina, tnorms.Dombi, tnorms.SchweizerSklar)
+_HIGHEST = 5.0
+"""Up to which power of probabilities their sum is a number in single precision: beyond, it is the reference's."""
 
 
 @constant_result  # which has to be outside of the cache
@@ -78,6 +81,8 @@ def of_tconorm(tconorm: TNorm | None) -> tuple[int, float] | None:
     for number, family in enumerate(_AGGREGATIONS):
         if type(tconorm) is family or (family is tnorms.Hamacher and isinstance(tconorm, tnorms.Einstein)):
             p = float(getattr(tconorm, "p", 1.0))
+            if family in _POWERS and abs(p) > _HIGHEST:
+                return None
             if family is tnorms.Frank and abs(math.log(p)) < 1e-9:
                 return 1, 1.0
             return number, p

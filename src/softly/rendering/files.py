@@ -16,7 +16,7 @@ from softly.rendering.stored import Stored, refuse
 def read(path: str | os.PathLike[str], *, textures: bool = True) -> Stored:
     """What a file has; ValueError with line and reason where it is malformed."""
     path = Path(path)
-    name = path.name.removesuffix(".gz").lower()
+    name = path.name.lower().removesuffix(".gz")
     if name.endswith(".obj"):
         return obj.read(path, textures=textures)
     if name.endswith(".ply"):
@@ -40,18 +40,34 @@ def _read_other(path: Path, *, textures: bool) -> Stored:
         raise ImportError(
             f"softly.rendering.Mesh.load: {path.name} is neither .obj nor .ply, and needs trimesh: pip install trimesh."
         ) from None
+    path.stat()
     try:
         loaded: Any = trimesh.load(path, force="mesh")
-    except (ValueError, NotImplementedError) as error:
-        refuse(path, "trimesh", str(error))
-    colors = uvs = texture = None
+    except ImportError:
+        raise
+    except Exception as error:  # whatever a reader of a malformed file stumbles over
+        refuse(path, "trimesh", str(error) or type(error).__name__)
     faces = np.asarray(loaded.faces, dtype=np.int64)
-    if loaded.visual.kind == "vertex":
-        colors = np.asarray(loaded.visual.vertex_colors, dtype=np.float64)[:, :3] / 255.0
-    elif loaded.visual.kind == "texture" and loaded.visual.uv is not None:
-        uvs = np.asarray(loaded.visual.uv, dtype=np.float64)[faces][..., :2]
-        material = loaded.visual.material
+    if not len(faces):
+        refuse(path, "trimesh", "no faces are found in it")
+    colors = painted = uvs = texture = None
+    visual = loaded.visual
+    if visual.kind == "vertex":
+        colors = _shares(visual.vertex_colors)
+    elif visual.kind == "texture":
+        material = visual.material
+        factor = getattr(material, "baseColorFactor", None)
+        tint = np.ones(3) if factor is None else _shares(factor)
         image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
-        if textures and image is not None:
-            texture = np.asarray(image.convert("RGB"), dtype=np.float64).transpose(2, 0, 1) / 255.0
-    return Stored(np.asarray(loaded.vertices, dtype=np.float64), faces, colors, None, uvs, texture)
+        if visual.uv is not None:
+            uvs = np.asarray(visual.uv, dtype=np.float64)[faces][..., :2]
+        if textures and image is not None and uvs is not None:
+            texture = (np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0 * tint).transpose(2, 0, 1)
+        elif factor is not None:
+            painted = np.broadcast_to(tint, (len(faces), 3)).copy()
+    return Stored(np.asarray(loaded.vertices, dtype=np.float64), faces, colors, painted, uvs, texture)
+
+
+def _shares(colors: Any) -> np.ndarray:
+    """Red, green and blue in [0, 1], of trimesh's bytes."""
+    return np.asarray(colors, dtype=np.float64)[..., :3] / 255.0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
+from softly.rendering.vectors import unit
 
 __all__ = ["Lights"]
 
@@ -98,7 +99,7 @@ class Lights:
         shine = torch.zeros_like(light)
         if self.harmonics is not None:
             light = light + _irradiance(normals, self.harmonics.to(normals))
-        towards_eye = torch.nn.functional.normalize(towards_eye, dim=-1)
+        towards_eye = unit(towards_eye)
         for towards, intensity in self._sources(positions):
             facing = (normals * towards).sum(-1, keepdim=True)
             light = light + intensity * facing.clamp(min=0.0)
@@ -122,7 +123,7 @@ class Lights:
             amounts = _triple(intensity, positions).expand(len(places), 3)
             for place, amount in zip(places, amounts, strict=True):
                 way = place.expand_as(positions) if fixed else place - positions
-                found.append((torch.nn.functional.normalize(way, dim=-1), amount))
+                found.append((unit(way), amount))
         return found
 
 
@@ -141,4 +142,5 @@ def _irradiance(normals: Tensor, harmonics: Tensor) -> Tensor:
         0.546274 * (x * x - y * y),
     ]
     weights = [1.0, *[2.0 / 3.0] * 3, *[0.25] * 5]  # the cosine's own, π, 2π/3 and π/4, by π
-    return (torch.stack([w * b for w, b in zip(weights, basis, strict=True)], -1).unsqueeze(-2) @ harmonics).squeeze(-2)
+    bands = zip(weights, basis, harmonics, strict=True)
+    return torch.stack([w * b.unsqueeze(-1) * light for w, b, light in bands]).sum(0)

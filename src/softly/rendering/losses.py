@@ -7,6 +7,7 @@ from torch import Tensor
 
 from softly import _inputs
 from softly.rendering.mesh import Mesh
+from softly.rendering.vectors import unit
 
 __all__ = ["edge_length_loss", "flattening_loss", "iou_loss", "laplacian_loss"]
 
@@ -40,22 +41,21 @@ def iou_loss(silhouette: Tensor, target: Tensor) -> Tensor:
     return 1.0 - torch.where(union > 0, intersection / torch.where(union > 0, union, 1.0), 1.0)
 
 
-def _edges(faces: Tensor) -> tuple[Tensor, Tensor]:
+def _edges(mesh: Mesh, name: str) -> tuple[Tensor, Tensor]:
     """Every edge once, (E, 2), and for those of two faces the corners opposite, (I, 4): both ends, both others."""
-    ends = torch.cat([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    if mesh.faces.ndim > 2:
+        raise ValueError(f"{name}: the meshes of a batch must share their faces; take the loss of each before joining.")
+    faces, count = mesh.faces, mesh.vertices.shape[-2]
+    ends = torch.cat([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]).sort(-1).values
     across = torch.cat([faces[:, 2], faces[:, 0], faces[:, 1]])
-    unique, inverse, counts = torch.unique(ends.sort(-1).values, dim=0, return_inverse=True, return_counts=True)
+    # As one number each, which are sorted in a tenth of the time that rows take.
+    keys, inverse, counts = torch.unique(ends[:, 0] * count + ends[:, 1], return_inverse=True, return_counts=True)
+    unique = torch.stack([keys.div(max(count, 1), rounding_mode="floor"), keys % max(count, 1)], -1)
     order = inverse.argsort(stable=True)
     first = counts.cumsum(0) - counts
     shared = (counts == 2).nonzero().squeeze(-1)
     one, other = order[first[shared]], order[first[shared] + 1]
     return unique, torch.cat([unique[shared], across[one, None], across[other, None]], -1)
-
-
-def _shared_faces(mesh: Mesh, name: str) -> Tensor:
-    if mesh.faces.ndim > 2:
-        raise ValueError(f"{name}: the meshes of a batch must share their faces; take the loss of each before joining.")
-    return mesh.faces
 
 
 def laplacian_loss(mesh: Mesh) -> Tensor:
@@ -70,7 +70,7 @@ def laplacian_loss(mesh: Mesh) -> Tensor:
         >>> softly.rendering.laplacian_loss(softly.rendering.cube())
         tensor([19.8800])
     """
-    edges, _ = _edges(_shared_faces(mesh, "softly.rendering.laplacian_loss"))
+    edges, _ = _edges(mesh, "softly.rendering.laplacian_loss")
     vertices = mesh.vertices
     a, b = edges.unbind(-1)
     sums = torch.zeros_like(vertices).index_add(-2, a, vertices[..., b, :]).index_add(-2, b, vertices[..., a, :])
@@ -89,19 +89,19 @@ def flattening_loss(mesh: Mesh) -> Tensor:
         >>> softly.rendering.flattening_loss(softly.rendering.cube())
         tensor([12.])
     """
-    _, corners = _edges(_shared_faces(mesh, "softly.rendering.flattening_loss"))
+    _, corners = _edges(mesh, "softly.rendering.flattening_loss")
     a, b, c, d = (mesh.vertices[..., index, :] for index in corners.unbind(-1))
-    along = torch.nn.functional.normalize(b - a, dim=-1)
+    along = unit(b - a)
 
     def rising(x: Tensor) -> Tensor:
         x = x - a
-        return torch.nn.functional.normalize(x - (x * along).sum(-1, keepdim=True) * along, dim=-1)
+        return unit(x - (x * along).sum(-1, keepdim=True) * along)
 
     return (1.0 + (rising(c) * rising(d)).sum(-1)).square().sum(-1)
 
 
 def edge_length_loss(mesh: Mesh) -> Tensor:
-    """The mean of the squared lengths of the edges.
+    """The mean of the squared lengths of the edges; 0 where there are none.
 
     Returns:
         (...) One loss for each mesh.
@@ -110,6 +110,6 @@ def edge_length_loss(mesh: Mesh) -> Tensor:
         >>> softly.rendering.edge_length_loss(softly.rendering.cube())
         tensor([5.3333])
     """
-    edges, _ = _edges(_shared_faces(mesh, "softly.rendering.edge_length_loss"))
+    edges, _ = _edges(mesh, "softly.rendering.edge_length_loss")
     ends = mesh.vertices[..., edges, :]
-    return (ends[..., 0, :] - ends[..., 1, :]).square().sum(-1).mean(-1)
+    return (ends[..., 0, :] - ends[..., 1, :]).square().sum((-2, -1)) / max(len(edges), 1)

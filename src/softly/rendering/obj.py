@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from softly.rendering.images import read_image, save_image
-from softly.rendering.stored import Stored, content, numbers, refuse
+from softly.rendering.stored import Stored, content, numbers, plain, refuse
 
 _IGNORED = {"vn", "vp", "g", "o", "s", "l", "p", "mg", "lod", "shadow_obj", "trace_obj", "usemap", "maplib"}
 
@@ -23,7 +23,7 @@ class _Material(NamedTuple):
 
 def _index(word: str, count: int, one: str, many: str, path: Path, line: int) -> int:
     try:
-        index = int(word)
+        index = int(plain(word))
     except ValueError:
         refuse(path, line, f"{word!r} is no {one} of a face")
     index = index - 1 if index > 0 else count + index
@@ -42,8 +42,8 @@ def read(path: Path, *, textures: bool = True) -> Stored:
     materials: dict[str, _Material] = {}
     palette = [_Material()]
     paint, started = 0, ""
-    text = content(path).decode("utf-8", errors="replace")
-    for line, row in enumerate(text.splitlines(), 1):
+    rows = content(path).decode("utf-8", errors="replace").splitlines()
+    for line, row in enumerate(rows, 1):
         if row.endswith("\\"):
             started += row[:-1] + " "
             continue
@@ -82,8 +82,11 @@ def read(path: Path, *, textures: bool = True) -> Stored:
                     mapped.append((where[0], where[k], where[k + 1]) if len(where) == len(corners) else (-1, -1, -1))
                     paints.append(paint)
             case "mtllib":
-                library = path.parent / row.split(None, 1)[1].strip()
-                materials.update(_read_materials(library, textures=textures))
+                if len(words) < 2:
+                    refuse(path, line, "mtllib names no file")
+                one = " ".join(words[1:])
+                for name in [one] if (path.parent / one).is_file() else words[1:]:
+                    materials.update(_read_materials(path.parent / name, textures=textures))
             case "usemtl":
                 material = materials.get(" ".join(words[1:]))
                 paint = 0
@@ -92,6 +95,8 @@ def read(path: Path, *, textures: bool = True) -> Stored:
                     paint = len(palette) - 1
             case keyword if keyword not in _IGNORED:
                 refuse(path, line, f"{keyword!r} is not known here")
+    if started:
+        refuse(path, len(rows), "the file ends where a line goes on")
     if colors and len(colors) != len(vertices):
         refuse(path, "end", f"{len(colors)} of {len(vertices)} vertices have colours; all or none must")
     uvs = None

@@ -35,7 +35,8 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
     if not whole.startswith(b"ply") or end < 0:
         refuse(path, 1, "it is no PLY file: 'ply' or 'end_header' is missing")
     body = whole.index(b"\n", end) + 1 if b"\n" in whole[end:] else len(whole)
-    kind, elements = "", []
+    kind = ""
+    elements: list[_Element] = []
     lines = whole[:end].decode("ascii", errors="replace").splitlines()
     for line, row in enumerate(lines, 1):
         words = row.split()
@@ -44,6 +45,8 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
                 case ["format", kind, "1.0"]:
                     pass
                 case ["element", name, count]:
+                    if int(count) < 0 or any(element.name == name for element in elements):
+                        raise ValueError
                     elements.append(_Element(name, int(count), []))
                 case ["property", "list", length, entry, name]:
                     elements[-1].properties.append((name, [_TYPES[length], _TYPES[entry]]))
@@ -61,22 +64,40 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
 
 
 def _ply_rows(kind: str, elements: list[_Element], body: bytes, first: int, path: Path) -> dict[str, list[Any]]:
+    return _text_rows(elements, body, first, path) if kind == "ascii" else _binary_rows(kind, elements, body, path)
+
+
+def _text_rows(elements: list[_Element], body: bytes, first: int, path: Path) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    if kind == "ascii":
-        rows = iter(enumerate((row for row in body.decode("ascii", errors="replace").splitlines()), first))
-        for element in elements:
-            found[element.name] = []
-            for _ in range(element.number):
-                line, row = next(((n, r) for n, r in rows if r.strip()), (first, ""))
-                values, at, taken = numbers(row.split(), path, line), 0, []
-                for _, types in element.properties:
-                    size = 1 if len(types) == 1 else 1 + int(values[at]) if at < len(values) else 1
-                    taken.append(values[at] if len(types) == 1 and at < len(values) else values[at + 1 : at + size])
-                    at += size
-                if at != len(values):
-                    refuse(path, line, f"{element.name} has {at} numbers, not {len(values)}")
-                found[element.name].append(taken)
-        return found
+    lines = enumerate(body.decode("ascii", errors="replace").splitlines(), first)
+    rows = iter([(line, row.split()) for line, row in lines if row.strip()])
+    for element in elements:
+        found[element.name] = []
+        for number in range(element.number):
+            line, words = next(rows, (first, None))
+            if words is None:
+                refuse(path, "end", f"{element.name} has {number} of {element.number} entries")
+            values, at = numbers(words, path, line), 0
+            taken: list[Any] = []
+            for _, types in element.properties:
+                if len(types) == 1:
+                    taken.append(values[at] if at < len(values) else None)
+                    at += 1
+                else:
+                    size = _length(values[at] if at < len(values) else 0, path, line)
+                    taken.append(values[at + 1 : at + 1 + size])
+                    at += 1 + size
+            if at != len(values):
+                refuse(path, line, f"{element.name} has {at} numbers, not {len(values)}")
+            found[element.name].append(taken)
+    line, words = next(rows, (first, None))
+    if words is not None:
+        refuse(path, line, "the header has no element for what follows here")
+    return found
+
+
+def _binary_rows(kind: str, elements: list[_Element], body: bytes, path: Path) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
     order, at = "<" if kind == "binary_little_endian" else ">", 0
     try:
         for element in elements:
@@ -85,41 +106,65 @@ def _ply_rows(kind: str, elements: list[_Element], body: bytes, first: int, path
                 taken = []
                 for _, types in element.properties:
                     (value,) = struct.unpack_from(order + types[0], body, at)
-                    at += struct.calcsize(types[0])
                     if len(types) > 1:
-                        entries = struct.unpack_from(f"{order}{int(value)}{types[1]}", body, at)
-                        at += int(value) * struct.calcsize(types[1])
-                        taken.append(list(entries))
+                        size = _length(value, path, f"byte {at} of the data")
+                        at += struct.calcsize(types[0])
+                        taken.append(list(struct.unpack_from(f"{order}{size}{types[1]}", body, at)))
+                        at += size * struct.calcsize(types[1])
                     else:
+                        at += struct.calcsize(types[0])
                         taken.append(value)
                 found[element.name].append(taken)
     except struct.error:
         refuse(path, f"byte {at} of the data", "the file ends too early")
+    if body[at:].strip():
+        refuse(path, f"byte {at} of the data", "the header has no element for what follows here")
     return found
+
+
+def _length(value: float, path: Path, where: int | str) -> int:
+    if value < 0 or not float(value).is_integer():
+        refuse(path, where, f"{value:g} is not the length of a list")
+    return int(value)
 
 
 def read(path: Path) -> Stored:
     kind, elements, body, first = _ply_header(content(path), path)
     rows = _ply_rows(kind, elements, body, first, path)
-    columns = {element.name: [name for name, _ in element.properties] for element in elements}
-    types = {element.name: [t for _, t in element.properties] for element in elements}
-    names = columns.get("vertex", [])
-    if not {"x", "y", "z"} <= set(names):
+    properties = {element.name: element.properties for element in elements}
+    single = {name: (i, types[0]) for i, (name, types) in enumerate(properties.get("vertex", [])) if len(types) == 1}
+    if not {"x", "y", "z"} <= set(single):
         refuse(path, "header", "vertices need the properties x, y and z")
-    values = np.array(rows["vertex"], dtype=np.float64).reshape(-1, len(names))
+    vertices = _columns(rows["vertex"], [single[axis][0] for axis in "xyz"], path)
     colors = None
-    if {"red", "green", "blue"} <= set(names):
-        picked = [names.index(color) for color in ("red", "green", "blue")]
-        colors = values[:, picked] / (255.0 if types["vertex"][picked[0]] == ["B"] else 1.0)
+    if {"red", "green", "blue"} <= set(single):
+        picked = [single[color] for color in ("red", "green", "blue")]
+        scale = {"B": 255.0, "H": 65535.0}.get(picked[0][1], 1.0)
+        colors = _columns(rows["vertex"], [place for place, _ in picked], path) / scale
+    if rows.get("tristrips"):
+        refuse(path, "header", "strips of triangles are not known here")
+    names = ("vertex_indices", "vertex_index")
+    lists = [i for i, (name, types) in enumerate(properties.get("face", [])) if name in names and len(types) > 1]
+    if rows.get("face") and not lists:
+        refuse(path, "header", "faces need a list vertex_indices")
     corners: list[tuple[int, int, int]] = []
-    lists = [i for i, name in enumerate(columns.get("face", [])) if name in ("vertex_indices", "vertex_index")]
-    for number, row in enumerate(rows.get("face", []) if lists else []):
-        face = [int(index) for index in row[lists[0]]]
-        if len(face) < 3 or min(face) < 0 or max(face) >= len(values):
-            refuse(path, f"face {number}", f"{face} are not three or more of the {len(values)} vertices")
-        corners += [(face[0], b, c) for b, c in itertools.pairwise(face[1:])]
-    vertices = values[:, [names.index(axis) for axis in "xyz"]]
+    for number, row in enumerate(rows.get("face", [])):
+        face = row[lists[0]]
+        known = all(float(index).is_integer() and 0 <= index < len(vertices) for index in face)
+        if len(face) < 3 or not known:
+            named = ", ".join(f"{index:g}" for index in face)
+            refuse(path, f"face {number}", f"[{named}] are not three or more of the {len(vertices)} vertices")
+        corners += [(int(face[0]), int(b), int(c)) for b, c in itertools.pairwise(face[1:])]
     return Stored(vertices, np.array(corners, dtype=np.int64).reshape(-1, 3), colors)
+
+
+def _columns(rows: list[list[Any]], places: list[int], path: Path) -> np.ndarray:
+    values = np.array([[row[place] for place in places] for row in rows], dtype=np.float64).reshape(-1, len(places))
+    wrong = ~np.isfinite(values).all(-1)
+    if wrong.any():
+        number = int(wrong.argmax())
+        refuse(path, f"vertex {number}", f"{values[number].tolist()} are not finite")
+    return values
 
 
 def write(path: Path, mesh: Stored) -> None:
@@ -127,6 +172,8 @@ def write(path: Path, mesh: Stored) -> None:
         raise ValueError("softly.rendering.Mesh.save: PLY files here have colours of vertices; save faces' as .obj.")
     if mesh.texture is not None:
         raise ValueError("softly.rendering.Mesh.save: PLY files here have no textures; save them as .obj.")
+    if mesh.uvs is not None:
+        raise ValueError("softly.rendering.Mesh.save: PLY files here have no texture coordinates; save them as .obj.")
     colored = mesh.vertex_colors is not None
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.vertices)}"]
     header += [f"property double {axis}" for axis in "xyz"]

@@ -35,6 +35,16 @@ class Buffers(NamedTuple):
     barycentrics: Tensor
     """(..., H, W, 3) Weights of the face's vertices; 0 where nothing is."""
 
+    def to(self, dtype: torch.dtype) -> Buffers:
+        """The same in another precision.
+
+        Example:
+            >>> camera = softly.rendering.Camera.look_at(distance=4.0)
+            >>> softly.Renderer(image_size=3).buffers(softly.rendering.cube(), camera).to(torch.float64).depth.dtype
+            torch.float64
+        """
+        return Buffers(self.depth.to(dtype), self.normals.to(dtype), self.faces, self.barycentrics.to(dtype))
+
 
 class Surface:
     """The faces of a mesh before a camera: depths and barycentric coordinates of pixels on them."""

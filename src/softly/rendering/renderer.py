@@ -218,7 +218,10 @@ class Renderer(Steep):
         """
         if camera is None:
             return super().buffers(mesh)
-        return buffers(mesh, camera, *self.image_size, double_sided=self.double_sided)
+        size, both = self.image_size, self.double_sided
+        return _inputs.at_least_single(
+            lambda vertices: buffers(mesh.at(vertices), camera, *size, double_sided=both), mesh.vertices
+        )
 
     def _size(self) -> tuple[int, int]:
         height, width = self.image_size
@@ -267,12 +270,16 @@ class Renderer(Steep):
         found = torch.as_tensor(self.background, dtype=like.dtype, device=like.device)
         if found.shape == (3,):
             return found.reshape(3, 1, 1)
-        if found.ndim < 3 or found.shape[-3] != 3:
+        height, width = self.image_size
+        if found.ndim < 3 or any(
+            size not in (1, of) for size, of in zip(found.shape[-3:], (3, height, width), strict=True)
+        ):
             raise ValueError(
-                f"softly.Renderer: background must be three numbers or of shape (..., 3, H, W), "
+                f"softly.Renderer: background must be three numbers, or broadcast to (..., 3, {height}, {width}), "
                 f"got {tuple(found.shape)}."
             )
-        return found.repeat_interleave(self.supersampling, -1).repeat_interleave(self.supersampling, -2)
+        found, k = found.expand(*found.shape[:-3], 3, height, width), self.supersampling
+        return found if k == 1 else found.repeat_interleave(k, -1).repeat_interleave(k, -2)
 
     def extra_repr(self) -> str:
         """What the renderer is made of."""

@@ -30,7 +30,7 @@ def nearest(
     found = buffers(mesh, camera, height, width, double_sided=double_sided)
     hit = found.faces >= 0
     if not mesh.faces.shape[-2]:
-        return background.expand(*hit.shape[:-2], 3, height, width)
+        return background.expand(*_batch(hit.shape[:-2], background), 3, height, width)
     skin = Skin(mesh, camera, lights, Surface(mesh, camera).front, at_pixels=at_pixels)
     faces, weights = found.faces.clamp(min=0).flatten(-2), found.barycentrics.flatten(-3, -2)
     values = (weights.unsqueeze(-1) * chosen(skin.corners, faces, 2)).sum(-2)
@@ -59,7 +59,7 @@ def blended(
     """
     sheets, visible = polygons(mesh, camera)
     if not mesh.faces.shape[-2]:
-        return background.expand(*sheets.shape[:-3], 3, height, width)
+        return background.expand(*_batch(sheets.shape[:-3], background), 3, height, width)
     surface = Surface(mesh, camera)
     skin = Skin(mesh, camera, lights, surface.front, at_pixels=at_pixels)
     if not double_sided:
@@ -77,5 +77,9 @@ def blended(
         colors = skin.colors(values, weights.flatten(-3, -2), faces).unflatten(-2, (len(points), -1))
         return torch.einsum("...pf,...pfc->...pc", share[..., :-1], colors) + share[..., -1:] * base
 
-    behind = background.expand(*sheets.shape[:-3], 3, height, width)
+    behind = background.expand(*_batch(sheets.shape[:-3], background), 3, height, width)
     return in_pieces(height, width, behind, surface.depths.numel() // 3, paint)
+
+
+def _batch(shape: torch.Size, background: Tensor) -> torch.Size:
+    return torch.broadcast_shapes(shape, background.shape[:-3])

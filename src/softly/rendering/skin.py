@@ -52,7 +52,7 @@ class Skin:
         if self._textures is not None:
             return [] if mesh.uvs is None else [mesh.uvs.to(positions)]
         if mesh.face_colors is not None:
-            return [mesh.face_colors.to(positions).unsqueeze(-2).expand_as(positions)]
+            return [mesh.face_colors.to(positions).unsqueeze(-2).expand(*mesh.face_colors.shape[:-1], 3, 3)]
         if mesh.vertex_colors is not None:
             return [mesh.corners(mesh.vertex_colors.to(positions))]
         return [torch.ones_like(positions)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -31,14 +32,19 @@ def refuse(path: Path, where: int | str, reason: str) -> NoReturn:
 
 def content(path: Path) -> bytes:
     try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except gzip.BadGzipFile:
-        refuse(path, "beginning", "it is not a gzip file")
+        return gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        refuse(path, "beginning", "it is not a gzip file, or not all of one")
+
+
+def plain(word: str) -> str:
+    """A number as files have it, without the underscores that Python would pass over."""
+    return word.replace("_", "?")
 
 
 def numbers(words: list[str], path: Path, line: int) -> list[float]:
     try:
-        values = [float(word) for word in words]
+        values = [float(plain(word)) for word in words]
     except ValueError:
         refuse(path, line, f"{' '.join(words)!r} are not numbers")
     if not all(math.isfinite(value) for value in values):

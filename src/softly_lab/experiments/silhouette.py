@@ -57,7 +57,7 @@ class SingleView(Training):
         self.data = self.train.kind
         self.sphere = icosphere(config.vertices)
         self.model = Reconstruction(0.5 * self.sphere.vertices[0], config.image_size, config.width)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate, fused=True)
 
     def meshes(self, images: Tensor) -> Mesh:
         """The meshes of (n, size, size) images."""

@@ -95,6 +95,10 @@ def test_opengl():
             Camera.from_opengl(matrices[0], wrong, 64)
     with pytest.raises(ValueError, match="view must have 1 in row 3, column 3, got 2"):
         Camera.from_opengl(2 * view, projection, 64)
+    rounded = view.clone()
+    rounded[3] += torch.tensor([1e-9, -1e-9, 0.0, 1e-9])  # as inverses are
+    expected = Camera.from_opengl(view, projection, 64).project(POINT)
+    assert torch.equal(Camera.from_opengl(rounded, projection, 64).project(POINT), expected)
     other = projection.clone()
     other[2, 3] *= 2.0
     with pytest.raises(ValueError, match="same near and far planes"):

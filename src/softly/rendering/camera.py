@@ -12,6 +12,7 @@ from softly import _inputs, native
 __all__ = ["Camera"]
 
 Number = float | Tensor
+_ROUNDING = 1e-6  # what the entries of matrices may be off, of which cameras take no notice
 
 
 class Camera:
@@ -307,8 +308,9 @@ def _check_entries(matrix: Tensor, wanted: dict[tuple[int, int], float], name: s
         return
     for (row, column), value in wanted.items():
         found = known[..., row, column].flatten()
-        if bool((found != value).any()):
-            wrong = found[found != value][0].item()
+        off = (found - value).abs() > _ROUNDING
+        if bool(off.any()):
+            wrong = found[off][0].item()
             raise ValueError(f"{name}: {argument} must have {value:g} in row {row}, column {column}, got {wrong:g}.")
 
 

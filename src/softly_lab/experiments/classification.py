@@ -27,7 +27,12 @@ METHODS = ("regular", "elementwise", "hessian", "fisher")
 
 @dataclass(frozen=True)
 class Config:
-    """One network. The chapter states neither rates nor batches nor Tikhonov's λ: these are ours."""
+    """One network.
+
+    The chapter states neither rates nor batches nor Tikhonov's λ. Rates were chosen by M1, M2, M4 and M5 after an epoch,
+    from 0.03, 0.1, 0.3 and 1 for SGD and from 0.0003, 0.001, 0.003 and 0.01 for Adam, and λ by M1 from 0.01, 0.1, 1 and
+    10, all on validation images of MNIST and with one seed.
+    """
 
     data: str = option("auto", "The images; auto is mnist, or digits where it is not there.",
                        choices=("auto", "mnist", "digits"))  # fmt: skip
@@ -35,8 +40,8 @@ class Config:
                         choices=tuple(MODELS))  # fmt: skip
     optimizer: str = option("sgd", "The optimizer.", choices=("sgd", "adam"))
     method: str = option("regular", "The cross-entropy itself, or a Newton loss of it.", choices=METHODS)
-    learning_rate: float | None = option(None, "0.1 for SGD and 0.001 for Adam if not given.", least=0.0)
-    tikhonov: float = option(0.1, "Of Newton losses.", least=0.0)
+    learning_rate: float | None = option(None, "0.3 for SGD and 0.003 for Adam if not given.", least=0.0)
+    tikhonov: float = option(1.0, "Of Newton losses.", least=0.0)
     batch_size: int = option(100, "Images a step.", least=1)
     epochs: int = option(200, "How often training goes through the images.", least=1)
     validation: bool = option(False, "Test on a sixth of the images to learn from, to choose options by.")
@@ -72,9 +77,9 @@ class Classification(Training):
         self.steps = self.report * config.epochs
         self.model = MODELS[config.model](self.images.shape[-1])
         if config.optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(self.model.parameters(), config.learning_rate or 0.1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), config.learning_rate or 0.3)
         else:
-            self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate or 1e-3)
+            self.optimizer = torch.optim.Adam(self.model.parameters(), config.learning_rate or 3e-3)
         curvature: Any = config.method
         self.criterion: Callable[[Tensor, Tensor], Tensor] = nn.CrossEntropyLoss()
         if config.method != "regular":

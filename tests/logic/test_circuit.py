@@ -167,6 +167,19 @@ def test_threads(threads):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i4", "f4", "f8"])
+def test_memory_in_another_order_is_read_as_numbers(engine, dtype):
+    """Big-endian numbers, and ones that begin at any byte; thresholds for them were those of other rows, too."""
+    comparisons = Comparisons(3, np.array([0, 1, 2]), np.array([0.25, 0.5, 2.0]), np.array([0, 0, 1]))
+    made = engine(build(3, [Layer(np.full(3, 3), np.stack((np.arange(3), np.zeros(3, dtype=int))))]), 3, comparisons)
+    x = np.random.default_rng(0).integers(0, 4, (600, 3)).astype(dtype)
+    shifted = np.frombuffer(b"." + x.tobytes(), dtype=np.uint8)[1:].view(dtype).reshape(x.shape)
+    expected = comparisons(x.astype(float))
+    for rows in (x, shifted, x.astype(np.float32), x.astype(np.float64)):
+        np.testing.assert_array_equal(made.counts(rows), expected)
+        np.testing.assert_array_equal(made.best(rows), expected.argmax(-1))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int64, np.float16, np.float32, np.float64])
 def test_every_number_but_zero_is_true(engine, dtype):
     layers = layers_of(np.random.default_rng(1), 6, [20])

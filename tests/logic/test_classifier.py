@@ -71,7 +71,7 @@ def test_regressor_learns_real_data(link):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "behind"),
-    [("wine", 0.02), ("iris", 0.02), ("breast_cancer", 0.01), ("digits", 0), ("adult", 0.0005), ("diabetes", 0.06)],
+    [("wine", 0.05), ("iris", 0.05), ("breast_cancer", 0.01), ("digits", 0), ("adult", 0.0005), ("diabetes", 0.06)],
 )
 def test_defaults_keep_up_with_linear_models(name, behind):
     """On the splits of the guide's table. Defaults reached 0.93 on digits, 0.84 on iris and -0.06 on diabetes."""

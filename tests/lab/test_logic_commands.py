@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from judges import needs
@@ -295,6 +296,31 @@ def test_words_for_missing_values_are_remembered(done, softly, tmp_path):
     assert "unknown" in Circuit.load("model.safetensors").texts[0]
 
 
+def test_circuits_of_frames_predict_on_the_files_of_the_frames(done, softly, tmp_path):
+    """Where texts have spaces, or are words for missing values to files, and where columns are flags."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": generator.uniform(0, 80, 150), "flag": generator.random(150) > 0.5})
+    frame[" colour"] = generator.choice([" red", " blue", "None", "", "NA "], 150)
+    frame.loc[::10, "age"] = np.nan
+    y = np.where((frame["age"] > 40) ^ frame["flag"] ^ frame[" colour"].isin([" red", "None", ""]), "yes", "no")
+    model = LogicClassifier((80, 80), epochs=40, random_state=0).fit(frame, y)
+    model.circuit_.save("model.safetensors")
+    for form in ("a.csv", "b.npz"):
+        if form == "a.csv":
+            frame.to_csv(form, index=False)
+        else:
+            texts = frame[" colour"].to_numpy().astype(str)
+            np.savez(form, **{" colour": texts}, age=frame["age"].to_numpy(), flag=frame["flag"].to_numpy())
+        assert done("predict", "model.safetensors", form).split() == ["prediction", *model.predict(frame)]
+    printed = done("predict", "model.safetensors", "a.csv")
+    assert done("predict", "model.safetensors", "a.csv", "--missing", "none") != printed
+    (tmp_path / "c.csv").write_text("age,flag,colour\n1,True,red\n2,perhaps,red\n")
+    result = softly("predict", "model.safetensors", "c.csv")
+    assert "line 2: column 'flag' has numbers, but here 'True'" in result.stderr
+    model.circuit_.described(texts=[(), (), ("red", " red", "", "NA", "None")]).save("same.safetensors")
+    assert "some texts of column ' colour' differ by spaces" in softly("predict", "same.safetensors", "a.csv").stderr
+
+
 @pytest.mark.parametrize(
     ("values", "decimal", "numbers"),
     [
@@ -318,6 +344,7 @@ def test_decimal_commas(values, decimal, numbers, tmp_path):
         (["1.5", "2,5"], "auto", "line 3: column 'x' has numbers, but here '2,5'"),
         (["1", "2,5"], "point", "line 3: column 'x' has numbers, but here '2,5'"),
         (["1,234,567", "1"], "auto", "line 2: column 'x' has numbers, but here '1,234,567'"),
+        (["1,5", "1.234"], "comma", "column 'x' has '1.234', which with decimal commas may be a number of thousands"),
     ],
 )
 def test_numbers_that_may_be_others(values, decimal, reason, tmp_path):

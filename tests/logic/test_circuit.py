@@ -167,6 +167,19 @@ def test_threads(threads):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i4", "f4", "f8"])
+def test_memory_in_another_order_is_read_as_numbers(engine, dtype):
+    """Big-endian numbers, and ones that begin at any byte; thresholds for them were those of other rows, too."""
+    comparisons = Comparisons(3, np.array([0, 1, 2]), np.array([0.25, 0.5, 2.0]), np.array([0, 0, 1]))
+    made = engine(build(3, [Layer(np.full(3, 3), np.stack((np.arange(3), np.zeros(3, dtype=int))))]), 3, comparisons)
+    x = np.random.default_rng(0).integers(0, 4, (600, 3)).astype(dtype)
+    shifted = np.frombuffer(b"." + x.tobytes(), dtype=np.uint8)[1:].view(dtype).reshape(x.shape)
+    expected = comparisons(x.astype(float))
+    for rows in (x, shifted, x.astype(np.float32), x.astype(np.float64)):
+        np.testing.assert_array_equal(made.counts(rows), expected)
+        np.testing.assert_array_equal(made.best(rows), expected.argmax(-1))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int64, np.float16, np.float32, np.float64])
 def test_every_number_but_zero_is_true(engine, dtype):
     layers = layers_of(np.random.default_rng(1), 6, [20])
@@ -206,6 +219,21 @@ def test_comparisons_are_those_in_double_precision(engine, rows, dtype, num_colu
     values = x.astype(np.float64)[:, comparisons.columns]
     expected = np.where(comparisons.kinds == 1, values == comparisons.thresholds, values >= comparisons.thresholds)
     made = engine(build(bits, [copies]), bits, comparisons)
+    np.testing.assert_array_equal(made.counts(x), expected)
+    np.testing.assert_array_equal(made.best(x), expected.argmax(-1))
+
+
+@NATIVE
+@pytest.mark.native
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int16, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_numbers_are_compared_by_kernels(dtype, rows, monkeypatch):
+    """NumPy took 83 times as long for a row of numbers as the kernels for its bits."""
+    comparisons, _ = Comparisons(2, np.zeros(3, int), np.array([0.5, 1.0, 1.5]), np.array([0, 1, 0])).merged()
+    made = Engine(build(3, [Layer(np.full(3, 3), np.stack((np.arange(3), np.zeros(3, dtype=int))))]), 3, comparisons)
+    x = np.random.default_rng(0).integers(0, 2, (rows, 2)).astype(dtype)
+    expected = comparisons(x)
+    monkeypatch.delattr(Comparisons, "__call__")
     np.testing.assert_array_equal(made.counts(x), expected)
     np.testing.assert_array_equal(made.best(x), expected.argmax(-1))
 

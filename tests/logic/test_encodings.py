@@ -59,6 +59,14 @@ def test_thermometer_splits_training_data_evenly_and_is_monotone():
     assert (bits[order, 0].sum(-1).diff() >= 0).all()
 
 
+def test_a_frequent_value_takes_one_threshold_and_leaves_the_others():
+    column = torch.cat((torch.zeros(900), torch.arange(1.0, 101.0)))[:, None]
+    assert Thermometer(4).fit(column).thresholds.tolist() == [0.5, 25.5, 50.5, 75.5]
+    assert Thermometer(3).fit(-column).thresholds.tolist() == [-67.5, -34.5, -0.5]
+    several = torch.tensor([0.0] * 50 + [1.0] * 30 + [2.0] * 15 + [3.0, 4.0, 5.0, 6.0, 7.0])[:, None]
+    assert Thermometer(4).fit(several).thresholds.tolist() == [0.5, 1.5, 2.5, 4.5]
+
+
 def test_columns_with_few_values_get_few_bits():
     x = torch.tensor([[1.0, 5.0, 0.0], [2.0, 5.0, 0.0], [4.0, 5.0, 1e-300], [4.0, 5.0, 1.0]], dtype=torch.float64)
     encoding = Thermometer(8).fit(x)

@@ -146,11 +146,19 @@ def test_digits_run_as_on_a_cortex_m0(digits, numbers, tmp_path):
     assert [int(char) for char in printed] == circuit.predict(rows).tolist()
 
 
+def circuit_of_copies():
+    """A class for every comparison, with numbers that floats have below or above them alone."""
+    comparisons = Comparisons(3, np.array([0, 0, 1, 2]), np.array([0.1, 0.7, 0.7, 1 / 3]), np.array([0, 0, 1, 0]))
+    assert set(np.sign(np.float32(comparisons.thresholds).astype(float) - comparisons.thresholds)) == {-1, 1}
+    return Circuit(4, [Layer(np.full(4, 3), np.array([[1, 0, 2, 3], [0] * 4]))], k=4, comparisons=comparisons)
+
+
 @needs("gcc")
-def test_floats_compare_as_they_would_with_doubles(tmp_path):
+@pytest.mark.parametrize("make", [random_circuit, circuit_of_copies])
+def test_floats_compare_as_they_would_with_doubles(make, tmp_path):
     import ctypes
 
-    circuit = random_circuit(classes=["a", "b", "c"])
+    circuit = make()
     (tmp_path / "a.c").write_text(circuit.to_c(numbers="float"))
     run("gcc", *WARNINGS, "-shared", "-fPIC", "-o", "a.so", "a.c", cwd=tmp_path)
     library = ctypes.CDLL(str(tmp_path / "a.so"))

@@ -199,6 +199,41 @@ def test_estimators_of_structured_arrays():
     np.testing.assert_array_equal(model.predict(table), LogicClassifier(**SMALL).fit(X, y).predict(X))
 
 
+def test_names_of_columns_that_are_numbers():
+    """As pandas gives them where a file has no header."""
+    generator = np.random.default_rng(0)
+    table = pd.DataFrame({0: generator.choice(["red", "blue"], 100), 1: generator.normal(size=100)})
+    model = LogicClassifier(**SMALL).fit(table, table[0] == "red")
+    assert model.circuit_.columns == ("0", "1")
+    assert model.score(table[[1, 0]], table[0] == "red") == 1
+    assert model.circuit_.labels({1: [0.5], 0: ["red"]}).tolist() == ["True"]
+    assert model.circuit_.labels([{0: "blue", 1: 0.5}]).tolist() == ["False"]
+    with pytest.raises(ValueError, match="two columns of the table have the same name"):
+        model.predict(pd.DataFrame([["red", 1.0, 2.0]], columns=[0, 1, "1"]))
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_dates_are_no_numbers(unit):
+    """Some are numbers to NumPy, and what is missing the smallest of them."""
+    dates = np.array(["2020-01-01", "2021-01-01", "NaT"] * 20, dtype=f"datetime64[{unit}]")
+    colours, y = ["red", "blue", "green"] * 20, [0, 1, 1] * 20
+    structured = np.array(list(zip(dates, colours, strict=True)), dtype=[("when", dates.dtype), ("colour", "U5")])
+    for table in (structured, pd.DataFrame({"colour": colours, "when": dates}), pd.DataFrame({"when": dates})):
+        with pytest.raises(TypeError, match=r"LogicClassifier: column 'when' has numbers, got datetime64"):
+            LogicClassifier(**SMALL).fit(table, y)
+    with pytest.raises(TypeError, match=r"LogicClassifier: X must be numbers, got datetime64"):
+        LogicClassifier(**SMALL).fit(np.stack((dates, dates), 1), y)
+
+
+@pytest.mark.parametrize("dtype", ["S5", object])
+def test_texts_may_be_bytes(dtype):
+    colours = np.array([b"red", b"blue", b"green"] * 20)
+    table = np.array(list(zip(colours.tolist(), range(60), strict=True)), dtype=[("colour", dtype), ("age", float)])
+    model = LogicClassifier(**SMALL).fit(table, colours == b"red")
+    assert model.circuit_.texts == (("blue", "green", "red"), ())
+    assert model.score(table, colours == b"red") == 1
+
+
 def test_columns_of_nothing_with_texts():
     assert Columns.of(np.zeros((2, 2))) is None
     assert Columns.of([[1, "a"]]) is None

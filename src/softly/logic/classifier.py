@@ -85,8 +85,11 @@ class _LogicEstimator(BaseEstimator):
     def _validated(self, X: Any, *, reset: bool = True, **options: Any) -> Any:
         if reset:
             self._columns = Columns.of(X)
+        name = f"softly.logic.{type(self).__name__}"
         if self._columns is not None:
-            X = self._columns.numbers(X, f"softly.logic.{type(self).__name__}")
+            X = self._columns.numbers(X, name)
+        elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+            raise TypeError(f"{name}: X must be numbers, got {X.dtype}.")
         return validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype=np.float64, **options)
 
     @property

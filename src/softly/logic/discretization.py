@@ -273,6 +273,8 @@ class _Follower(fx.Interpreter):
             return args[0]
         if target in _CASTS:
             value = args[0]
+            if value.kind == "groups" and not _exact(target, (*args[1:], *kwargs.values())):
+                raise TypeError(f"{_NAME}: {target} changes sums of bits, which must stay float32 or float64.")
             if value.kind == "columns":  # numbers would be rounded, and bits are bits
                 self.found.raw, value = True, _Names("bits", value.names)
             return value
@@ -302,6 +304,13 @@ class _Follower(fx.Interpreter):
 
     def _refuse(self, what: str) -> Any:
         raise TypeError(f"{_NAME}: {what} is not logic: numbers on the way must be bits that gates make of bits.")
+
+
+def _exact(cast: str, options: tuple[Any, ...]) -> bool:
+    """Whether sums are the same after a cast."""
+    dtypes = [option for option in options if isinstance(option, torch.dtype)]
+    moved = cast == "to" and not any(isinstance(option, _Names) for option in options)
+    return cast in ("float", "double") or ((moved or bool(dtypes)) and set(dtypes) <= {torch.float32, torch.float64})
 
 
 def _values(parts: Any) -> list[_Names]:

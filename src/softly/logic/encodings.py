@@ -156,7 +156,8 @@ class Thermometer(Encoding):
     """Every column climbs a ladder of thresholds, between which training data has equally many rows.
 
     A larger number sets the bits of a smaller one and perhaps more. A column with few different values gets a bit for
-    each gap between them, and a constant one none.
+    each gap between them, and a constant one none. A value that alone has more rows than its share, as the zeros of a
+    column that is mostly zero, takes one place, and the other thresholds part the rest.
 
     Args:
         num_bits: The most bits a column gets.
@@ -186,16 +187,27 @@ def _cuts(column: Tensor, number: int, name: str) -> Tensor:
         raise ValueError(f"{name}: x must be finite or NaN.")
     if not len(values):
         return values
-    distinct = values.unique()
+    distinct, counts = values.unique(return_counts=True)
     upper = distinct[1:]
     if len(upper) > number:
-        places = torch.arange(1, number + 1, device=values.device) * len(values) // (number + 1)
-        upper = values[places].unique()
-        upper = upper[upper > values[0]]
+        upper = distinct[_quantiles(counts, number)]
     # The value below, halfway to which the cut is made.
     lower = distinct[torch.searchsorted(distinct, upper) - 1]
     middle = lower + (upper - lower) / 2
     return torch.where(middle > lower, middle, upper)  # neighbouring numbers have no middle
+
+
+def _quantiles(counts: Tensor, number: int) -> Tensor:
+    """Places, but the first, of values at quantiles. One with more rows than its share has a share, others the rest."""
+    heavy = torch.zeros_like(counts, dtype=torch.bool)
+    while True:
+        rest, shares = counts[~heavy].sum(), number + 1 - heavy.sum()
+        if torch.equal(more := counts * shares > rest, heavy):
+            break
+        heavy = more
+    ends = torch.where(heavy, rest, counts * shares).cumsum(0)  # a share is rest / shares: all of it times shares
+    places = torch.searchsorted(ends, torch.arange(1, number + 1, device=counts.device) * rest, right=True)
+    return places[places > 0].unique()
 
 
 class OneHot(Encoding):

@@ -148,6 +148,8 @@ class Engine:
         """Whether a kernel could do it."""
         if not self._native:
             return False
+        if not (rows.dtype.isnative and rows.flags.aligned):
+            rows = rows.astype(rows.dtype.newbyteorder("="))  # kernels see memory alone
         kind = rows.dtype.char
         if kind == "?":
             rows, kind = rows.view(np.uint8), "B"

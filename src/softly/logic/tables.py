@@ -13,6 +13,8 @@ import numpy as np
 
 __all__ = ["Columns"]
 
+_DATES = "mM"  # by numpy's kinds of dtypes: numbers to some, with a missing one that is the smallest
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -42,6 +44,8 @@ class Columns:
     def of(cls, table: Any) -> Columns | None:
         """The columns of a structured array, or of a frame that has texts, which are sorted; None for anything else.
 
+        A frame that has dates is one, too, so that `numbers` refuses them by name.
+
         Example:
             >>> import numpy as np
             >>> table = np.array([(3.5, "red"), (1.0, "blue")], dtype=[("age", float), ("colour", "U9")])
@@ -55,12 +59,15 @@ class Columns:
             names = tuple(table.columns)
         else:
             return None
-        texts = []
+        texts, dated = [], False
         for name in names:
             values = np.asarray(table[name])
-            known = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "OU" else ()
-            texts.append(tuple(sorted(known)))
-        return cls(len(texts), names=tuple(map(str, names)), texts=tuple(texts)) if any(texts) or structured else None
+            known = map(_text, values.tolist() if values.dtype.kind in "OUS" else ())
+            texts.append(tuple(sorted({text for text in known if text is not None})))
+            dated |= values.dtype.kind in _DATES
+        if not (structured or dated or any(texts)):
+            return None
+        return cls(len(texts), names=tuple(map(str, names)), texts=tuple(texts))
 
     def numbers(self, table: Any, function: str) -> np.ndarray:
         """(..., columns) Numbers, NaN where they are missing.
@@ -76,13 +83,14 @@ class Columns:
         if isinstance(table, np.ndarray) and table.dtype.kind in "buif":
             return self._checked(table, function)
         if isinstance(table, np.ndarray) and table.dtype.names is not None:
-            return self._found({name: table[name] for name in table.dtype.names}, function)
+            return self._found(table, table.dtype.names, function)
         if isinstance(table, Mapping):
-            return self._found(table, function)
+            return self._found(table, tuple(table), function)
         if _is_frame(table):
-            return self._found({name: table[name] for name in table.columns}, function, twice=len(table.columns))
+            return self._found(table, tuple(table.columns), function)
         if isinstance(table, (list, tuple)) and table and all(isinstance(row, Mapping) for row in table):
-            return self._found(self._transposed(table, function), function)
+            columns = self._transposed(table, function)
+            return self._found(columns, tuple(columns), function)
         return self._rows(table, function)
 
     def _checked(self, rows: np.ndarray, function: str) -> np.ndarray:
@@ -120,17 +128,18 @@ class Columns:
         columns = [self._column(i, values, function) for i, values in enumerate(np.atleast_2d(rows).T)]
         return np.stack(columns, -1).reshape(rows.shape)
 
-    def _found(self, table: Mapping[Any, Any], function: str, twice: int = 0) -> np.ndarray:
+    def _found(self, table: Any, names: Sequence[Any], function: str) -> np.ndarray:
         """Columns of a table by their names, or where the circuit has none by their places."""
-        if len(table) < twice:
+        keys = {str(name): name for name in names}
+        if len(keys) < len(names):
             raise ValueError(f"{function}: two columns of the table have the same name.")
         if self.names:
-            missing = [name for name in self.names if name not in table]
+            missing = [name for name in self.names if name not in keys]
             if missing:
-                raise ValueError(f"{function}: the table has no column {_short(missing[0])}; it has {_listed(table)}.")
-            found = [table[name] for name in self.names]
+                raise ValueError(f"{function}: the table has no column {_short(missing[0])}; it has {_listed(names)}.")
+            found = [table[keys[name]] for name in self.names]
         else:
-            found = list(table.values())
+            found = [table[name] for name in names]
             if len(found) != self.number:
                 raise ValueError(f"{function}: the table must have {self.number} columns, got {len(found)}.")
         columns = [self._column(i, values, function) for i, values in enumerate(found)]
@@ -139,8 +148,9 @@ class Columns:
             raise ValueError(f"{function}: columns must be of the same length, got {sorted(lengths)}.")
         return np.stack(columns, 1)
 
-    def _transposed(self, rows: Sequence[Mapping[Any, Any]], function: str) -> dict[Any, list[Any]]:
-        names: Iterable[Any] = self.names or rows[0]
+    def _transposed(self, rows: Sequence[Mapping[Any, Any]], function: str) -> dict[str, list[Any]]:
+        rows = [{str(name): value for name, value in row.items()} for row in rows]
+        names: Iterable[str] = self.names or rows[0]
         for number, row in enumerate(rows):
             missing = [name for name in names if name not in row]
             if missing:
@@ -157,6 +167,9 @@ class Columns:
         if array.ndim != 1:
             raise ValueError(f"{where} must be one value a row, got the shape {array.shape}.")
         texts = self.texts[column] if self.texts else ()
+        if array.dtype.kind in _DATES:
+            wanted = "texts" if texts else "numbers"
+            raise TypeError(f"{where} has {wanted}, got {array.dtype}; convert it, for example to days.")
         if not texts and array.dtype.kind in "buif":
             return array.astype(np.float64)
         if texts:
@@ -195,11 +208,15 @@ def _number(value: Any, where: str) -> float:
 def _place(value: Any, places: Mapping[str, float], where: str) -> float:
     if _missing(value):
         return math.nan
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    if not isinstance(value, str):
+    if (text := _text(value)) is None:
         raise TypeError(f"{where} has texts such as {_short(next(iter(places)))}, got {_short(value)}.")
-    return places.get(value, math.nan)
+    return places.get(text, math.nan)
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
 
 
 def _short(value: Any) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from softly.logic import Circuit
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}  # in small letters
+_FLAGS = {None: math.nan, "false": 0.0, "true": 1.0}
 _MOST_KINDS = 100  # different texts of a column
 _MOST_CLASSES = 256
 _NUMBERS_AS_CLASSES = 20  # so many different whole numbers are still taken for classes
@@ -21,6 +22,7 @@ _NUMBERS_AS_CLASSES = 20  # so many different whole numbers are still taken for 
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _DECIMAL_POINT = re.compile(r"[+-]?[0-9]*\.[0-9]*(e[+-]?[0-9]+)?", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_THOUSANDS_BY_POINT = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 
 # Of numbers, NaN where they are missing; or of texts, None where they are missing.
 Column = np.ndarray | list[str | None]
@@ -122,19 +124,22 @@ def read(
 def read_for(
     circuit: Circuit, path: Path, *, missing: Collection[str] = (), decimal: str = "auto"
 ) -> dict[str, Column]:
-    """The columns that a circuit wants of a file, as `softly.logic.Circuit.predict` takes them."""
+    """The columns that a circuit wants of a file, as `softly.logic.Circuit.predict` takes them.
+
+    Spaces around names and texts are nothing in a file, but may be something in the frame that the circuit is from.
+    """
     if not circuit.columns:
         raise ValueError("this circuit has no names of columns, by which it could find them in a file.")
     found, reader = raw(path), Reader(path, {*circuit.missing, *missing}, decimal)
-    table = {}
+    table: dict[str, Column] = {}
     for number, name in enumerate(circuit.columns):
-        if name not in found:
+        key = name if name in found else name.strip()
+        if key not in found:
             raise ValueError(f"{path}: there is no column {_short(name)}; there are {_listed(found)}.")
-        texts = bool(circuit.texts and circuit.texts[number])
-        if texts:
-            table[name] = reader.column(name, found[name], texts=True)
+        if circuit.texts and circuit.texts[number]:
+            table[name] = reader.known(name, found[key], circuit.texts[number])
         else:
-            table[name] = reader.numbers(name, found[name])
+            table[name] = reader.numbers(name, found[key])
     return table
 
 
@@ -156,9 +161,9 @@ class Reader:
         """Numbers where all values are some; where only some are, that is an error, unless ``strict`` is false."""
         if isinstance(values, np.ndarray):
             if texts:
-                raise ValueError(f"{self.path}: column {_short(name)} has numbers, where texts are wanted.")
+                raise self._no_texts(name)
             return values
-        present = self._present(values)
+        present = self._present(values, MISSING)
         if texts:
             return present
         numbers, other = self._parsed(name, present)
@@ -168,18 +173,34 @@ class Reader:
             raise self._error(name, values, other, f", or --texts {_quoted(name)} if its values are texts")
         return present
 
+    def known(self, name: str, values: Raw, texts: Collection[str]) -> list[str | None]:
+        """Those of these texts that the values are. What is one of them is not missing, whatever `MISSING` says."""
+        if isinstance(values, np.ndarray):
+            raise self._no_texts(name)
+        places = {text.strip(): text for text in texts}
+        if len(places) < len(texts):
+            raise ValueError(f"{self.path}: some texts of column {_short(name)} differ by spaces alone.")
+        return [None if value is None else places.get(value) for value in self._present(values, set())]
+
     def numbers(self, name: str, values: Raw) -> np.ndarray:
-        """Numbers, and nothing else."""
+        """Numbers, and nothing else; or the words for true and false, as 1 and 0."""
         if isinstance(values, np.ndarray):
             return values
-        numbers, other = self._parsed(name, self._present(values))
-        if other is not None:
+        present = self._present(values, MISSING)
+        numbers, other = self._parsed(name, present)
+        if other is None:
+            return numbers
+        flags = [None if value is None else value.lower() for value in present]
+        if not set(flags) <= _FLAGS.keys():
             raise self._error(name, values, other, "")
-        return numbers
+        return np.array([_FLAGS[flag] for flag in flags])
 
-    def _present(self, values: Texts) -> list[str | None]:
-        words = MISSING | {word.strip().lower() for word in self.missing}
+    def _present(self, values: Texts, missing: Collection[str]) -> list[str | None]:
+        words = {*missing, *(word.strip().lower() for word in self.missing)}
         return [None if value.strip().lower() in words else value.strip() for value in values.values]
+
+    def _no_texts(self, name: str) -> ValueError:
+        return ValueError(f"{self.path}: column {_short(name)} has numbers, where texts are wanted.")
 
     def _parsed(self, name: str, present: list[str | None]) -> tuple[np.ndarray, int | None]:
         """Numbers, NaN where there are none, and the first place of something else."""
@@ -196,8 +217,15 @@ class Reader:
 
     def _comma(self, name: str, present: list[str | None]) -> bool:
         """Whether numbers of a column have a decimal comma."""
-        if self.decimal != "auto":
-            return self.decimal == "comma"
+        if self.decimal == "point":
+            return False
+        if self.decimal == "comma":
+            if thousands := [value for value in present if value and _THOUSANDS_BY_POINT.fullmatch(value)]:
+                raise ValueError(
+                    f"{self.path}: column {_short(name)} has {_short(thousands[0])}, which with decimal commas may be "
+                    "a number of thousands: write it without the point."
+                )
+            return True
         commas = [value for value in present if value is not None and _DECIMAL_COMMA.fullmatch(value)]
         if not commas or any(value is not None and _DECIMAL_POINT.fullmatch(value) for value in present):
             return False

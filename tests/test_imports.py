@@ -85,6 +85,7 @@ OUTSIDE = {"torch", "numpy", "safetensors"}
 ASKED_FOR = {
     "softly.estimators.solvers": {"scipy"},
     "softly.logic.classifier": {"sklearn"},
+    "softly.logic.estimator": {"sklearn"},
     "softly.logic.summary": {"matplotlib"},
     "softly.rendering.files": {"trimesh"},
     "softly.rendering.images": {"PIL"},

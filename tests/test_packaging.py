@@ -20,7 +20,7 @@ import numpy, safetensors.torch, torch
 before = set(sys.modules)
 import softly
 for info in pkgutil.walk_packages(softly.__path__, "softly."):
-    if info.name != "softly.logic.classifier":  # an estimator of scikit-learn's, imported when it is asked for
+    if info.name not in ("softly.logic.classifier", "softly.logic.estimator"):  # scikit-learn's, when asked for
         importlib.import_module(info.name)
 sys.stderr.write(" ".join({name.partition(".")[0] for name in set(sys.modules) - before}))
 """

@@ -29,9 +29,9 @@ METHODS = ("regular", "elementwise", "hessian", "fisher")
 class Config:
     """One network.
 
-    The chapter states neither rates nor batches nor Tikhonov's λ. Rates were chosen by M1, M2, M4 and M5 after an epoch,
-    from 0.03, 0.1, 0.3 and 1 for SGD and from 0.0003, 0.001, 0.003 and 0.01 for Adam, and λ by M1 from 0.01, 0.1, 1 and
-    10, all on validation images of MNIST and with one seed.
+    The chapter states neither rates nor batches nor Tikhonov's λ. Rates were chosen by M1, M2, M4 and M5 after an
+    epoch, from 0.03, 0.1, 0.3 and 1 for SGD and from 0.0003, 0.001, 0.003 and 0.01 for Adam, and λ by M1 from 0.01,
+    0.1, 1 and 10, all on validation images of MNIST and with one seed.
     """
 
     data: str = option("auto", "The images; auto is mnist, or digits where it is not there.",

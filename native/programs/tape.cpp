@@ -128,10 +128,13 @@ void run(const Instruction* code, int64_t instructions, int64_t first, T* values
                 });
                 break;
             case floor: each(to, a, [](T x) { return std::floor(x); }); break;
-            case sign: map(to, a, [](V<T> x) { return x > 0 ? S::set(1) : (x < 0 ? S::set(-1) : x); }); break;
+            case sign: map(to, a, [](V<T> x) { return x > 0 ? S::set(1) : (x < 0 ? S::set(-1) : S::zero()); }); break;
             case constant: map(to, a, [](V<T> x) { return x; }); break;
             case log1p: each(to, a, [](T x) { return std::log1p(x); }); break;
             case expm1: each(to, a, [](T x) { return std::expm1(x); }); break;
+            case pow:
+                for (int64_t k = 0; k < width; ++k) to[k] = std::pow(a[k], b[k]);
+                break;
         }
     }
 }
@@ -205,9 +208,13 @@ void reverse(const Instruction* code, int64_t instructions, int64_t first, const
                 if (at_b) grow(db, g, [&](V<T> h, int64_t k) { return in(c, k) != 0 ? S::zero() : h; });
                 break;
             case atan2: {
-                const auto norm = [&](int64_t k) { return in(a, k) * in(a, k) + in(b, k) * in(b, k); };
-                if (at_a) grow(da, g, [&](V<T> h, int64_t k) { return h * in(b, k) / norm(k); });
-                if (at_b) grow(db, g, [&](V<T> h, int64_t k) { return -h * in(a, k) / norm(k); });
+                // The origin has no angle, and none of the derivative, as in torch.
+                const auto share = [&](V<T> h, int64_t k) {
+                    const V<T> norm = in(a, k) * in(a, k) + in(b, k) * in(b, k);
+                    return norm == 0 ? S::zero() : h / norm;
+                };
+                if (at_a) grow(da, g, [&](V<T> h, int64_t k) { return share(h, k) * in(b, k); });
+                if (at_b) grow(db, g, [&](V<T> h, int64_t k) { return -share(h, k) * in(a, k); });
                 break;
             }
             case sin:
@@ -225,6 +232,12 @@ void reverse(const Instruction* code, int64_t instructions, int64_t first, const
                 break;
             case log1p: grow(da, g, [&](V<T> h, int64_t k) { return h / (1 + in(a, k)); }); break;
             case expm1: grow(da, g, [&](V<T> h, int64_t k) { return h * (1 + in(y, k)); }); break;
+            case pow:
+                for (int64_t k = 0; k < width; ++k) {
+                    if (at_a && b[k] != 0) da[k] += g[k] * b[k] * std::pow(a[k], b[k] - 1);
+                    if (at_b && (a[k] != 0 || b[k] < 0)) db[k] += g[k] * y[k] * std::log(a[k]);
+                }
+                break;
             case less:
             case less_equal:
             case equal:

@@ -9,7 +9,7 @@ namespace softly {
 #define SOFTLY_TAPE_OPERATIONS(X) \
     X(add) X(sub) X(mul) X(div) X(neg) X(lerp) X(sigmoid) X(exp) X(log) X(sqrt) X(tanh) X(abs) X(minimum) X(maximum) \
     X(less) X(less_equal) X(equal) X(select) X(atan2) X(sin) X(cos) X(ndtr) X(floor) X(sign) X(constant)             \
-    X(log1p) X(expm1)
+    X(log1p) X(expm1) X(pow)
 
 enum class Operation : int {
 #define SOFTLY_NAME(name) name,

@@ -234,3 +234,75 @@ def test_numbers_that_are_none_stay_none(dtype):
     assert bool(swaps[0].isnan())
     assert bool(array[1].isfinite().all())
     assert bool(swaps[1].isfinite())
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_numbers_that_are_none_win_as_they_do_in_torch(dtype):
+    nan = float("nan")
+    a = torch.tensor([1.0, nan, 2.0, nan, -1.0, nan], dtype=dtype)
+    b = torch.tensor([nan, 1.0, 2.0, nan, 3.0, -2.0], dtype=dtype)
+    for found, wanted in zip(relax(ties).tape()(a, b), ties(a, b), strict=True):
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+POWERS = [
+    lambda a, b: a**0,
+    lambda a, b: a**1,
+    lambda a, b: a**2,
+    lambda a, b: a**-3,
+    lambda a, b: a**9,
+    lambda a, b: a**0.5,
+    lambda a, b: a**1.5,
+    lambda a, b: 2.0**a,
+    lambda a, b: 0.0**a,
+    lambda a, b: a**b,
+]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("taped", [True, False])
+def test_powers_are_those_of_torch_for_every_base(power, taped):
+    numbers = torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 2.5], dtype=torch.float64)
+    a, b = (x.flatten().clone().requires_grad_() for x in torch.meshgrid(numbers, numbers, indexing="ij"))
+    relaxed = relax(power).tape() if taped else relax(power)
+    found, wanted = relaxed(a, b), power(a, b)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    regular = wanted.isfinite()
+    slopes, expected = (torch.autograd.grad(x[regular].sum(), (a, b), materialize_grads=True) for x in (found, wanted))
+    for slope, right in zip(slopes, expected, strict=True):
+        assert torch.equal(slope.isfinite(), right.isfinite())
+        torch.testing.assert_close(slope[right.isfinite()], right[right.isfinite()])
+
+
+@pytest.mark.native
+def test_what_is_true_on_a_tape_is_what_is_not_zero():
+    a = torch.tensor([0.0, 1.0, -1.0, 0.5, float("nan"), 3.0])
+    b = torch.tensor([0.0, 0.0, -2.0, -0.5, 0.0, float("nan")])
+
+    def truths(a, b):
+        return torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_not(a), torch.sign(a)
+
+    for found, wanted in zip(relax(truths).tape()(a, b), truths(a, b), strict=True):
+        assert torch.equal(found, wanted)
+
+
+def test_bits_of_whole_numbers_are_refused_on_tapes():
+    def bits(a):
+        return a.int() & 3
+
+    with pytest.raises(TypeError, match="no instruction for bits of whole numbers"):
+        relax(bits).tape()(torch.tensor([1.0, 5.0]))
+
+
+@pytest.mark.native
+def test_the_origin_has_no_angle_to_differentiate():
+    a = torch.tensor([0.0, 1.0], requires_grad=True)
+    b = torch.tensor([0.0, 2.0], requires_grad=True)
+    found = torch.autograd.grad(relax(torch_atan2).tape()(a, b).sum(), (a, b))
+    torch.testing.assert_close(found, torch.autograd.grad(torch.atan2(a, b).sum(), (a, b)))
+
+
+def torch_atan2(a, b):
+    return torch.atan2(a, b)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from softly.algorithms.tape.recorder import Recorder, RecordingError
 
 RULES: dict[str, Callable[..., Any]] = {}
+_PRODUCTS = {*range(-8, 0), *range(1, 9)}  # exponents of powers that are products
 
 
 def _rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -47,10 +49,6 @@ RULES.update(
     gt=_binary("less", swapped=True),
     ge=_binary("less_equal", swapped=True),
     eq=_binary("equal"),
-    bitwise_and=_binary("mul"),
-    logical_and=_binary("mul"),
-    bitwise_or=_binary("maximum"),
-    logical_or=_binary("maximum"),
 )
 
 
@@ -72,9 +70,34 @@ def _ne(r: Recorder, x: Any, y: Any) -> np.ndarray:
     return r.each("sub", r.slots(1.0), r.each("equal", r.slots(x), r.slots(y)))
 
 
-@_rule("logical_not", "bitwise_not")
-def _not(r: Recorder, x: Any) -> np.ndarray:
-    return r.each("sub", r.slots(1.0), r.slots(x))
+def _truth(r: Recorder, x: Any) -> np.ndarray:
+    """1 where x is not 0, which NaN is not."""
+    return r.slots(x) if _is_truth(x) else _ne(r, x, 0.0)
+
+
+def _bits(r: Recorder, x: Any) -> np.ndarray:
+    if not _is_truth(x):
+        raise RecordingError("there is no instruction for bits of whole numbers")
+    return r.slots(x)
+
+
+def _is_truth(x: Any) -> bool:
+    return x.dtype is torch.bool if isinstance(x, Tensor) else isinstance(x, bool)
+
+
+for _kind, _operand in (("logical", _truth), ("bitwise", _bits)):
+
+    @_rule(f"{_kind}_and")
+    def _and(r: Recorder, x: Any, y: Any, operand: Callable[..., np.ndarray] = _operand) -> np.ndarray:
+        return r.each("mul", operand(r, x), operand(r, y))
+
+    @_rule(f"{_kind}_or")
+    def _or(r: Recorder, x: Any, y: Any, operand: Callable[..., np.ndarray] = _operand) -> np.ndarray:
+        return r.each("maximum", operand(r, x), operand(r, y))
+
+    @_rule(f"{_kind}_not")
+    def _not(r: Recorder, x: Any, operand: Callable[..., np.ndarray] = _operand) -> np.ndarray:
+        return r.each("sub", r.slots(1.0), operand(r, x))
 
 
 @_rule("isnan")
@@ -128,7 +151,7 @@ def _acos(r: Recorder, x: Any) -> np.ndarray:
 
 @_rule("relu")
 def _relu(r: Recorder, x: Any) -> np.ndarray:
-    return r.each("select", r.slots(x), r.slots(0.0), r.each("less", r.slots(0.0), r.slots(x)))
+    return r.each("select", r.slots(0.0), r.slots(x), r.each("less_equal", r.slots(x), r.slots(0.0)))
 
 
 @_rule("erf")
@@ -153,17 +176,21 @@ def _zeros_like(r: Recorder, x: Tensor, **_: Any) -> np.ndarray:
 
 @_rule("pow")
 def _pow(r: Recorder, x: Any, exponent: Any) -> np.ndarray:
-    base = r.slots(x)
-    if isinstance(exponent, Tensor) or not isinstance(x, Tensor):
-        return r.each("exp", r.each("mul", r.each("log", base), r.slots(exponent)))
-    if exponent == 0.5:
+    base, power = np.broadcast_arrays(r.slots(x), r.slots(exponent))
+    flat = [_power(r, b, e) for b, e in zip(base.ravel(), power.ravel(), strict=True)]
+    return np.array(flat, dtype=np.int64).reshape(base.shape)
+
+
+def _power(r: Recorder, base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    number = r.constants[-1 - exponent] if exponent < 0 else math.nan
+    if number == 0.5:
         return r.each("sqrt", base)
-    if float(exponent).is_integer() and 0 < abs(exponent) <= 8:
+    if number in _PRODUCTS:
         result = base
-        for _ in range(int(abs(exponent)) - 1):
+        for _ in range(int(abs(number)) - 1):
             result = r.each("mul", result, base)
-        return r.each("div", r.slots(1.0), result) if exponent < 0 else result
-    return r.each("exp", r.each("mul", r.each("log", base), r.slots(float(exponent))))
+        return result if number > 0 else r.each("div", r.slots(1.0), result)
+    return r.each("pow", base, exponent)
 
 
 @_rule("lerp")
@@ -187,27 +214,24 @@ def _nan_to_num(r: Recorder, x: Any, nan: Any = None, posinf: Any = None, neginf
     return slots
 
 
-@_rule("bitwise_and", "logical_and")
-def _and(r: Recorder, x: Any, y: Any) -> np.ndarray:
-    return r.each("mul", r.slots(x), r.slots(y))
-
-
-@_rule("bitwise_or", "logical_or")
-def _or(r: Recorder, x: Any, y: Any) -> np.ndarray:
-    return r.each("maximum", r.slots(x), r.slots(y))
-
-
 @_rule("clamp")
 def _clamp(r: Recorder, x: Any, min: Any = None, max: Any = None) -> np.ndarray:
     # The derivative at the bounds is 1, as in torch, so that this is no minimum.
     slots = r.slots(x)
     if min is not None:
         low = r.slots(min)
-        slots = r.each("select", low, slots, r.each("less", slots, low))
+        slots = r.each("select", low, slots, _beyond(r, r.each("less", slots, low), low))
     if max is not None:
         high = r.slots(max)
-        slots = r.each("select", high, slots, r.each("less", high, slots))
+        slots = r.each("select", high, slots, _beyond(r, r.each("less", high, slots), high))
     return slots
+
+
+def _beyond(r: Recorder, outside: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """Where a bound holds: outside of it, and where it is NaN, which constants are not."""
+    if (bound < 0).all():
+        return outside
+    return r.each("maximum", outside, r.each("sub", r.slots(1.0), r.each("equal", bound, bound)))
 
 
 @_rule("clamp_min")

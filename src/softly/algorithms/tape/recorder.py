@@ -20,8 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 OPERATIONS = (
     *("add", "sub", "mul", "div", "neg", "lerp", "sigmoid", "exp", "log", "sqrt", "tanh", "abs", "minimum", "maximum"),
     *("less", "less_equal", "equal", "select", "atan2", "sin", "cos", "ndtr", "floor", "sign", "constant"),
-    *("log1p", "expm1"),
+    *("log1p", "expm1", "pow"),
 )
+BINARY = ("add", "sub", "mul", "div", "minimum", "maximum", "atan2", "pow")  # by their names in torch
 NUMBER = {name: i for i, name in enumerate(OPERATIONS)}
 
 
@@ -181,7 +182,7 @@ def evaluate(name: str, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
             return torch.special.ndtr(a)
         case "constant":
             return a.detach()
-        case "add" | "sub" | "mul" | "div" | "minimum" | "maximum" | "atan2":
+        case _ if name in BINARY:
             return getattr(torch, name)(a, b)
         case _:
             return getattr(torch, name)(a)

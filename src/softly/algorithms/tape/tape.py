@@ -14,7 +14,7 @@ from torch.utils import _pytree
 from softly import native
 from softly.algorithms.engine import dynamo
 from softly.algorithms.tape.aten import RULES
-from softly.algorithms.tape.recorder import NUMBER, OPERATIONS, Recorder, RecordingError, evaluate
+from softly.algorithms.tape.recorder import BINARY, NUMBER, OPERATIONS, Recorder, RecordingError, evaluate
 
 __all__ = ["Tape"]
 
@@ -105,16 +105,13 @@ class Recording:
         active = [True] * (inputs - 1) + [learned] + [False] * (first - inputs)
         rows = []
         flat = {NUMBER[name] for name in ("less", "less_equal", "equal", "floor", "sign", "constant")}
-        operands = {NUMBER["lerp"]: 3, NUMBER["select"]: 3} | dict.fromkeys(
-            (NUMBER[n] for n in ("add", "sub", "mul", "div", "minimum", "maximum", "atan2", "less")), 2
-        )
+        # Of a selection the condition has no derivative.
+        operands = {NUMBER["lerp"]: 3, NUMBER["select"]: 2} | {NUMBER[name]: 2 for name in BINARY}
         for n, (operation, *places) in enumerate(code):
             if not needed[n]:
                 continue
             a, b, c = (at(o) for o in places)
             count = 0 if operation in flat else operands.get(operation, 1)
-            if operation == NUMBER["select"]:
-                count = 2  # the condition has no derivative
             mask = sum(1 << k for k, o in enumerate((a, b, c)[:count]) if active[o])
             active.append(mask > 0)
             rows.append((operation, a, b, c, mask))

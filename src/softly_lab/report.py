@@ -252,8 +252,11 @@ def _pictures(runs: Sequence[Result]) -> str:
             continue
         captions = json.loads((run.folder / "result.json").read_text())["pictures"]
         for name, caption in captions.items():
-            content = base64.b64encode((run.folder / "pictures" / name).read_bytes()).decode()
-            alt = escape(f"{caption} ({run.folder.name})")
+            path, alt = run.folder / "pictures" / name, escape(f"{caption} ({run.folder.name})")
+            if not path.exists():
+                found.append(f"<figure><figcaption>{alt}: the picture is missing.</figcaption></figure>")
+                continue
+            content = base64.b64encode(path.read_bytes()).decode()
             image = f'<img src="data:image/png;base64,{content}" alt="{alt}" loading="lazy">'
             found.append(f"<figure>{image}<figcaption>{alt}</figcaption></figure>")
     return "<div class=pictures>" + "\n".join(found[:MOST_PICTURES]) + "</div>" if found else ""

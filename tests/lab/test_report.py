@@ -1,6 +1,7 @@
 """The report has what the thesis published and what was run, and opens in a browser."""
 
 import re
+import shutil
 import subprocess
 
 import judges
@@ -85,6 +86,15 @@ def test_differences_are_tested_against_their_baseline():
     page = report.render(everything)
     assert "Welch's t-test against method regular" in page.replace("&#x27;", "'")
     assert f"<td>{expected:.2g}<td>3 seeds" in page
+
+
+def test_a_missing_picture_is_said_to_be_missing(runs, tmp_path):
+    shutil.copytree(runs / "ranking", tmp_path / "ranking")
+    for picture in (tmp_path / "ranking" / "pictures").iterdir():
+        picture.unlink()
+    page = report.render(report.collect([tmp_path]))
+    assert "the picture is missing" in page
+    assert "data:image/png;base64," not in page
 
 
 def test_folders_without_runs_are_refused(tmp_path):

@@ -7,8 +7,10 @@ was interrupted; a run that fails, or whose process dies, is tried once more fro
 import dataclasses
 import itertools
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -77,7 +79,7 @@ def jobs(
 def sweep(jobs: Iterator[Job], executor: Executor, results: Path) -> Iterator[Outcome]:
     """Do all jobs that are not finished; every outcome of this time or an earlier one is one line of ``results``."""
     lines = Lines(results)
-    known = {line["folder"] for line in lines.read() if line["error"] is None}
+    known = {line.get("folder") for line in lines.read() if line.get("error") is None}
 
     def outcome(job: Job, error: str | None) -> Outcome:
         final = None if error else json.loads((job.folder / "result.json").read_text())["final"]
@@ -85,7 +87,9 @@ def sweep(jobs: Iterator[Job], executor: Executor, results: Path) -> Iterator[Ou
         if job.folder.name not in known:
             known.add(job.folder.name)
             line = {"folder": job.folder.name, "options": job.options, "final": final, "error": error}
-            lines.append(line)
+            lines.append(
+                line, unless=lambda other: other.get("folder") == line["folder"] and other.get("error") is None
+            )
         return made
 
     def unfinished() -> Iterator[Job]:
@@ -112,6 +116,13 @@ def get(name: str, workers: int = 1, address: str | None = None) -> Executor:
     raise ValueError(f"--executor must be local or ray, got {name!r}.")
 
 
+def _asked_to_end(answer: Any) -> Any:
+    """Say what SIGTERM does, so that no worker outlives its sweep; what it did before, None in other threads."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, answer)
+
+
 class Local:
     """A process for each job, ``workers`` at a time."""
 
@@ -121,6 +132,7 @@ class Local:
     def __call__(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, str | None]]:
         running: dict[subprocess.Popen[bytes], tuple[Job, int]] = {}
         waiting = True
+        before = _asked_to_end(lambda number, frame: sys.exit(128 + number))
         try:
             while running or waiting:
                 while waiting and len(running) < self.workers:
@@ -141,6 +153,8 @@ class Local:
         finally:
             for process in running:
                 process.terminate()
+            if before is not None:
+                _asked_to_end(before)
 
     @staticmethod
     def _start(job: Job) -> "subprocess.Popen[bytes]":
@@ -194,7 +208,8 @@ class Ray:
                     job, attempt = running.pop(reference)
                     try:
                         ray.get(reference)
-                        yield job, None
+                        missing = f"{job.folder} has no result: do all machines see this folder?"
+                        yield job, None if job.finished else missing
                     except ray.exceptions.RayError as error:
                         if attempt < ATTEMPTS:
                             start(job, attempt + 1)

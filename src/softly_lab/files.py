@@ -1,8 +1,9 @@
 """Files that are whole at any moment, whoever is killed while they are written."""
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 class Lines:
-    """A file of JSON lines that only grows, by one process at a time.
+    """A file of JSON lines that only grows; processes that write to it wait for each other.
 
     A line that a killed process did not finish is no line, and is cut off when the file is opened.
     """
@@ -36,6 +37,7 @@ class Lines:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
@@ -43,17 +45,38 @@ class Lines:
     def read(self) -> list[dict[str, Any]]:
         return read_lines(self.path)
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def cut(self, last: int) -> None:
+        """Take away the lines of steps after ``last``, which are to be done again."""
+        lines = self.read()
+        kept = [line for line in lines if line["step"] <= last]
+        if len(kept) < len(lines):
+            write(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def append(self, line: Mapping[str, Any], *, unless: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
+        """Add a line, ``unless`` it is so of one that is there."""
         content = (json.dumps(line) + "\n").encode()
         with self.path.open("ab", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if unless is not None and any(map(unless, self.read())):
+                return
             file.write(content)
             os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The finished lines of a file that another process may be writing to."""
+    """The finished lines of a file that another process may be writing to; raises ValueError where one is damaged."""
     whole, _, _ = path.read_bytes().rpartition(b"\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    return [_line(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
+
+
+def _line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:  # also of bytes that are no text
+        raise ValueError(f"{path}: line {number} is damaged: {error}.") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: line {number} is damaged: {found!r} has no names.")
+    return found
 
 
 # States ------------------------------------------------------------------------------------------------------------
@@ -73,7 +96,7 @@ def load_state(path: Path) -> Any:
         with safe_open(path, "pt") as file:
             structure = json.loads((file.metadata() or {})["structure"])
             return _unpacked(structure, file.get_tensor)
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: this is no checkpoint: {error}.") from None
 
 

@@ -137,6 +137,12 @@ def _kinds(runs: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
     return dict(groups)
 
 
+def _differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The options by which configs differ."""
+    names = dict.fromkeys(itertools.chain.from_iterable(options))
+    return [name for name in names if len({json.dumps(one.get(name)) for one in options}) > 1]
+
+
 def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation, to as many digits as are worth reading."""
     mean = statistics.fmean(values)
@@ -181,7 +187,10 @@ def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> 
             empty = "quoted" if row.config is None else "not run"
             cells = "".join(f"<td>{value}<td class=none>{value and empty}" for value in measured) + rest
             lines.append(f"<tr class=none><td>{escape(row.label)}{cells}{tested and '<td>'}<td><td>")
-        for (preset, data, _), runs in _kinds(groups[row.label]).items():
+        kinds = _kinds(groups[row.label])
+        options = [json.loads(key[2]) for key in kinds]
+        for (preset, data, _), runs in kinds.items():
+            label = ", ".join([row.label, *(f"{o} {runs[0].config.get(o)}" for o in _differing(options))])
             ours = [
                 spread([run.final[metric] for run in runs]) if metric in runs[0].final else ""
                 for metric in table.metrics
@@ -191,7 +200,7 @@ def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> 
                 p = significance(table, runs, everything)
                 cells += "<td>" if p is None else f"<td>{p:.2g}"
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}, {preset}"
-            lines.append(f"<tr><td>{escape(row.label)}{cells}<td>{count}<td>{escape(data)}")
+            lines.append(f"<tr><td>{escape(label)}{cells}<td>{count}<td>{escape(data)}")
     against = ", ".join(f"{name} {value}" for name, value in table.baseline.items())
     test = f" p is that of Welch's t-test against {against}, over seeds." if against else ""
     title = f"<h3>{escape(table.title)}</h3><p>{escape(table.source)}; {escape(table.unit)}.{escape(test)}</p>"
@@ -206,7 +215,7 @@ def _listed(runs: Sequence[Result]) -> str:
     names = [name for name in names if name not in ("step", "minutes")]
     kinds = list(_kinds(runs).items())
     options = [json.loads(key[2]) for key, _ in kinds]
-    differing = [name for name in options[0] if len({json.dumps(o.get(name)) for o in options}) > 1]
+    differing = _differing(options)
     lines = []
     for ((preset, data, _), group), chosen in zip(kinds, options, strict=True):
         what = ", ".join(f"{name} {chosen[name]}" for name in differing) or "as the preset has it"
@@ -228,7 +237,7 @@ def _curves(name: str, runs: Sequence[Result]) -> str:
     figure, axes = panels(1, len(metrics), height=2.6, share=False)
     kinds = _kinds(usable)
     options = [json.loads(key[2]) for key in kinds]
-    differing = [o for o in options[0] if len({json.dumps(other.get(o)) for other in options}) > 1]
+    differing = _differing(options)
     for number, (key, group) in enumerate(kinds.items()):
         label = ", ".join(str(json.loads(key[2])[o]) for o in differing[:3])
         for run, (axis, metric) in itertools.product(group, zip(axes, metrics, strict=True)):
@@ -252,8 +261,11 @@ def _pictures(runs: Sequence[Result]) -> str:
             continue
         captions = json.loads((run.folder / "result.json").read_text())["pictures"]
         for name, caption in captions.items():
-            content = base64.b64encode((run.folder / "pictures" / name).read_bytes()).decode()
-            alt = escape(f"{caption} ({run.folder.name})")
+            path, alt = run.folder / "pictures" / name, escape(f"{caption} ({run.folder.name})")
+            if not path.exists():
+                found.append(f"<figure><figcaption>{alt}: the picture is missing.</figcaption></figure>")
+                continue
+            content = base64.b64encode(path.read_bytes()).decode()
             image = f'<img src="data:image/png;base64,{content}" alt="{alt}" loading="lazy">'
             found.append(f"<figure>{image}<figcaption>{alt}</figcaption></figure>")
     return "<div class=pictures>" + "\n".join(found[:MOST_PICTURES]) + "</div>" if found else ""

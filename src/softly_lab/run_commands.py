@@ -334,4 +334,6 @@ def _grid(texts: list[str]) -> list[tuple[str, list[str]]]:
         if not equals or not values:
             raise ValueError(f"--grid {text}: an option and its values are wanted, as in --grid n=3,5.")
         made.append((name.strip().replace("-", "_"), values.split(",")))
+        if len({given for given, _ in made}) < len(made) or len({*made[-1][1]}) < len(made[-1][1]):
+            raise ValueError(f"--grid {text}: an option, and each of its values, is to be given once.")
     return made

@@ -8,7 +8,9 @@ import dataclasses
 import fcntl
 import hashlib
 import io
+import itertools
 import json
+import math
 import platform
 import signal
 import time
@@ -107,6 +109,8 @@ class Experiment:
     def _check(self, name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         choices, least = metadata.get("choices"), metadata.get("least")
         for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, float) and not math.isfinite(one):
+                raise ValueError(f"{self.name}: {name} must be finite, got {one}.")
             if choices and one is not None and one not in choices:
                 raise ValueError(f"{self.name}: {name} must be one of {', '.join(choices)}, got {one!r}.")
             if least is not None and one is not None and one < least:
@@ -199,6 +203,7 @@ def _run(
     task = experiment.start(config)
     done, before = 0, 0.0
     if kept is not None:
+        kept.describe()
         done, before = kept.restore(task)
     elif followed is not None and (checkpoint := _checkpoint(followed)).exists():
         state = load_state(checkpoint)
@@ -312,11 +317,16 @@ class _Kept:
             if not resume:
                 raise ValueError(f"{folder} has a run already: go on with --resume, or choose another folder.")
             self._same(path, described, _plain(experiment.config()))
-        else:
-            versions = {"softly": softly.__version__, "torch": torch.__version__, "python": platform.python_version()}
-            write(path, json.dumps({**described, "versions": versions}, indent=2) + "\n")
+        self._described = described
         self.lines = Lines(folder / "metrics.jsonl")
         self.finished = (folder / "result.json").exists()
+
+    def describe(self) -> None:
+        """Write what this run is, as soon as its task has taken the options."""
+        path = self.folder / "config.json"
+        if not path.exists():
+            versions = {"softly": softly.__version__, "torch": torch.__version__, "python": platform.python_version()}
+            write(path, json.dumps({**self._described, "versions": versions}, indent=2) + "\n")
 
     def _same(self, path: Path, described: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
         """Refuse a run with other options; one that is newer than the run had its usual value, as its runs have."""
@@ -324,7 +334,7 @@ class _Kept:
             found = json.loads(path.read_text())
             kept = {**usual, **found.pop("config")}
             found.pop("versions", None)
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: this is no config of a run: {error}.") from None
         ours, theirs = {**described, **described["config"]}, {**found, **kept}
         del ours["config"]
@@ -336,14 +346,20 @@ class _Kept:
     def restore(self, task: Task) -> tuple[int, float]:
         """Load the last checkpoint; the steps done and the minutes they took."""
         if not self.checkpoint.exists():
+            self.lines.cut(0)
             return 0, 0.0
         kept = load_state(self.checkpoint)
-        task.load(kept["task"])
+        try:
+            done, minutes, line = int(kept["done"]), float(kept["minutes"]), kept["line"]
+            task.load(kept["task"])
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise ValueError(f"{self.checkpoint}: this is no checkpoint of this run: {error!r}.") from None
+        self.lines.cut(done)
         # Killed between checkpoint and line: the line was saved with the checkpoint.
-        line, lines = kept["line"], self.lines.read()
+        lines = self.lines.read()
         if line is not None and (not lines or lines[-1]["step"] < line["step"]):
             self.lines.append(line)
-        return kept["done"], kept["minutes"]
+        return done, minutes
 
     def save(self, task: Task, done: int, minutes: float, line: Mapping[str, Any] | None) -> None:
         """A checkpoint first, and then the line of what was measured there: no line without its checkpoint."""
@@ -371,18 +387,25 @@ def load(folder: Path) -> Result:
         described = json.loads((folder / "config.json").read_text())
         ended = json.loads((folder / "result.json").read_text())
         metrics = tuple(read_lines(folder / "metrics.jsonl"))
+        if not metrics:
+            raise ValueError("metrics.jsonl is empty")
+        for name, value in (*ended["final"].items(), *itertools.chain.from_iterable(line.items() for line in metrics)):
+            if not isinstance(value, (int, float)):
+                raise TypeError(f"{name} is {value!r}, which is no number")
+        if not isinstance(ended["pictures"], dict) or not isinstance(described["config"], dict):
+            raise TypeError("pictures and config must have names")
         return Result(
             described["experiment"],
             described["preset"],
             ended["data"],
             described["config"],
             metrics,
-            ended["minutes"],
+            float(ended["minutes"]),
             folder,
         )
     except FileNotFoundError as error:
         raise ValueError(
             f"{folder}: there is no finished run here, since {Path(error.filename).name} is missing."
         ) from None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}: this is no run: {error}.") from None

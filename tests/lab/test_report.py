@@ -1,6 +1,7 @@
 """The report has what the thesis published and what was run, and opens in a browser."""
 
 import re
+import shutil
 import subprocess
 
 import judges
@@ -85,6 +86,48 @@ def test_differences_are_tested_against_their_baseline():
     page = report.render(everything)
     assert "Welch's t-test against method regular" in page.replace("&#x27;", "'")
     assert f"<td>{expected:.2g}<td>3 seeds" in page
+
+
+def test_rows_of_several_options_say_which():
+    experiment = experiments.get("sorting")
+
+    def result(beta, seed, reached):
+        config = runner._plain(experiment.configure("standard", distribution="logistic", beta=beta, seed=seed))
+        final = {"EM": reached, "EW": 90.0, "EM5": reached}
+        return runner.Result("sorting", "standard", "MNIST, four digits", config, (final,), 1.0, None)
+
+    page = report.render([result(20.0, 0, 70.0), result(20.0, 1, 72.0), result(30.0, 0, 60.0), result(30.0, 1, 62.0)])
+    rows = [line for line in page.splitlines() if line.startswith("<tr><td>Network, logistic, n = 5")]
+    assert len(rows) == 2
+    assert "n = 5, beta 20.0<td>77.2<td><b>71.00 ± 1.41</b>" in rows[0]
+    assert "n = 5, beta 30.0<td>77.2<td><b>61.00 ± 1.41</b>" in rows[1]
+
+
+def test_the_chapters_tables_of_sorting_are_there():
+    found = {table.title: {row.label: row for row in table.rows} for table in report.tables()}
+    assert found["Relaxed bubble sort, four-digit MNIST"]["Relaxed bubble sort, n = 5"].published == [84.2, 93.0]
+    row = found["The activation replacement trick, four-digit MNIST"]["Logistic with ART, bitonic, n = 32"]
+    assert row.published == [2.7, 67.3, 85.4]
+    assert row.config["beta"] == 30.0  # log2 n (1 + log2 n)
+    row = found["The activation replacement trick, SVHN"]["Logistic with ART, odd-even, n = 8"]
+    assert row.published == [35.2, 73.5, 63.9]
+    assert row.config["beta"] == 16.0  # 2 n
+    rows = found["Large n, four-digit MNIST"]
+    assert rows["ART 0.4, n = 1024, batch 4, β = 30"].config["batch_size"] == 4
+    for n in (32, 64, 128, 256, 512):
+        betas = [rows[f"ART 0.4, n = {n}, batch 4, β = {beta}"].published[0] for beta in (30, 32.5, 35, 37.5, 40)]
+        assert rows[f"ART 0.4, n = {n}, batch 4, best β"].published == [max(betas)]
+        assert rows[f"ART 0.4, n = {n}, batch 4, worst β"].published == [min(betas)]
+        assert rows[f"ART 0.4, n = {n}, batch 4, mean"].published == pytest.approx([sum(betas) / 5], abs=0.006)
+
+
+def test_a_missing_picture_is_said_to_be_missing(runs, tmp_path):
+    shutil.copytree(runs / "ranking", tmp_path / "ranking")
+    for picture in (tmp_path / "ranking" / "pictures").iterdir():
+        picture.unlink()
+    page = report.render(report.collect([tmp_path]))
+    assert "the picture is missing" in page
+    assert "data:image/png;base64," not in page
 
 
 def test_folders_without_runs_are_refused(tmp_path):

@@ -102,6 +102,68 @@ def test_runs_that_are_older_than_an_option_had_its_usual_value(tmp_path):
         run(WALK, WALK.configure("quick"), tmp_path, resume=True)
 
 
+def test_a_lost_checkpoint_doubles_no_line(tmp_path):
+    folder = tmp_path / "run"
+    whole = run(WALK, WALK.configure("quick"), folder)
+    (folder / "result.json").unlink()
+    (folder / "checkpoints" / "last.safetensors").unlink()
+    again = run(WALK, WALK.configure("quick"), folder, resume=True)
+    assert without_minutes(again.metrics) == without_minutes(whole.metrics)
+    assert [line["step"] for line in read_lines(folder / "metrics.jsonl")] == [3, 6, 9, 10]
+
+
+def test_damaged_runs_are_refused_with_their_reason(tmp_path):
+    folder = tmp_path / "run"
+    run(WALK, WALK.configure("quick"), folder)
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    lines, checkpoint = folder / "metrics.jsonl", folder / "checkpoints" / "last.safetensors"
+    foreign = tmp_path / "foreign.safetensors"
+    save_state(foreign, {"task": {"place": torch.zeros(3), "optimizer": {}}, "done": 5, "minutes": 0.0, "line": None})
+    for path, content, reason in (
+        (lines, b"", "metrics.jsonl is empty"),
+        (lines, b"garbage\n", r"metrics.jsonl: line 1 is damaged"),
+        (lines, b"[1]\n", r"metrics.jsonl: line 1 is damaged"),
+        (lines, b'{"step": "x"}\n', "step is 'x', which is no number"),
+        (folder / "config.json", b"\xff", "this is no"),
+        (folder / "result.json", b'{"data": "", "minutes": "x", "final": {}, "pictures": {}}', "this is no run"),
+        (folder / "result.json", b'{"data": "", "minutes": 1, "final": {}}', "this is no run: 'pictures'"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=reason):
+            load(folder)
+        path.write_bytes(kept[path])
+    (folder / "result.json").unlink()
+    for path, content, reason in (
+        (folder / "config.json", b"\xff", r"config.json: this is no config of a run"),
+        (checkpoint, kept[checkpoint][:200], "this is no checkpoint"),
+        (checkpoint, foreign.read_bytes(), "this is no checkpoint of this run"),
+        (lines, b"[1]\n", "line 1 is damaged"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=reason):
+            run(WALK, WALK.configure("quick"), folder, resume=True)
+        path.write_bytes(kept[path])
+
+
+def test_a_run_whose_options_are_refused_leaves_its_folder_free(tmp_path):
+    def refuse(config):
+        if config.steps == 7:
+            raise ValueError("not seven")
+        return Walk(config)
+
+    picky = dataclasses.replace(WALK, start=refuse)
+    with pytest.raises(ValueError, match="not seven"):
+        run(picky, picky.configure("quick", steps=7), tmp_path / "run")
+    assert run(picky, picky.configure("quick", steps=8), tmp_path / "run").final["step"] == 8
+
+
+def test_numbers_of_a_config_are_finite():
+    experiment = experiments.get("sorting")
+    for value in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="sorting: learning_rate must be finite"):
+            experiment.configure("quick", learning_rate=value)
+
+
 def test_one_process_at_a_time(tmp_path):
     import fcntl
 

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from softly_lab import executors, experiments
 from softly_lab.files import read_lines
-from softly_lab.run_commands import place
+from softly_lab.run_commands import _grid, place
 
 STEPS = {"steps": [150], "report": [10], "test_lists": [100]}
 
@@ -90,3 +92,44 @@ def test_what_can_not_be_is_refused_before_anything_runs(tmp_path):
         jobs(tmp_path, sorter=["odd_even", "quicksort"])
     with pytest.raises(ValueError, match="--executor must be local or ray"):
         executors.get("slurm")
+
+
+def test_two_sweeps_at_once_write_every_outcome_once(tmp_path):
+    results = tmp_path / "results.jsonl"
+    (job,) = jobs(tmp_path, seed=[0], steps=[2], report=[1])
+
+    def both(jobs):
+        """Another sweep of the same folder ends first."""
+        for job in jobs:
+            executors.Local._start(job).wait()
+            list(executors.sweep(iter([job]), executors.get("local"), results))
+            yield job, None
+
+    outcomes = list(executors.sweep(iter([job]), both, results))
+    assert outcomes[0].final is not None
+    assert len(read_lines(results)) == 1
+
+
+def test_workers_end_with_their_sweep(tmp_path):
+    command = [sys.executable, "-m", "softly_lab", "sweep", "sorting", "--grid", "steps=100000", "--out", str(tmp_path)]
+    sweeping = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not (found := list(tmp_path.rglob("metrics.jsonl"))) or not found[0].stat().st_size:
+            assert sweeping.poll() is None
+            time.sleep(0.05)
+        worker = writers(found[0].parent)
+        assert len(worker) == 1
+        sweeping.terminate()
+        assert sweeping.wait(20) == 128 + signal.SIGTERM
+    finally:
+        sweeping.kill()
+    end = time.monotonic() + 10
+    while writers(found[0].parent) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not writers(found[0].parent)
+
+
+def test_options_of_a_grid_are_given_once():
+    for texts in (["n=3", "n=5"], ["n=3,3"]):
+        with pytest.raises(ValueError, match="is to be given once"):
+            _grid(texts)

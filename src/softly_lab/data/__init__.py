@@ -1,6 +1,10 @@
 """Data sets: looked for in the folder that the environment variable SOFTLY_DATA names, then among what was fetched."""
 
 import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from softly_lab.data import catalog
@@ -30,6 +34,26 @@ def available(name: str) -> bool:
 def begun(name: str) -> bool:
     """Whether some of it is there."""
     return any(map(catalog.get(name).begun, _places(name)))
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Read a file of a data set; raises ValueError, with the file and the reason, where it is damaged."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):
+        raise
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        zipfile.BadZipFile,
+        LookupError,
+        ValueError,
+        TypeError,
+        SyntaxError,
+    ) as error:
+        raise ValueError(f"{path}: this file is damaged: {error or type(error).__name__}.") from None
 
 
 def _places(name: str) -> list[Path]:

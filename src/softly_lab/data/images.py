@@ -8,18 +8,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softly_lab.data import folder
+from softly_lab.data import folder, readable
 
 Part = tuple[Tensor, Tensor]  # images (n, ...) in bytes and labels (n,)
 
 
 def _idx(path: Path) -> np.ndarray:
-    with gzip.open(path) as file:
-        content = file.read()
-    if content[:3] != b"\x00\x00\x08":
-        raise ValueError(f"{path.name}: not an idx file of bytes.")
-    shape = np.frombuffer(content, ">u4", content[3], 4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+    with readable(path):
+        with gzip.open(path) as file:
+            content = file.read()
+        if content[:3] != b"\x00\x00\x08":
+            raise ValueError("it is no idx file of bytes")
+        shape = np.frombuffer(content, ">u4", content[3], 4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+
+
+def _pair(path: Path, prefix: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images of 28×28 pixels and their labels."""
+    images, labels = (_idx(path / f"{prefix}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+    if images.shape != (*labels.shape, 28, 28) or labels.ndim != 1:
+        raise ValueError(f"{path}: {prefix} has images {images.shape} and labels {labels.shape}.")
+    return images, labels
 
 
 def mnist() -> tuple[Part, Part]:
@@ -27,7 +36,7 @@ def mnist() -> tuple[Part, Part]:
     path = folder("mnist")
     parts = []
     for name in ("train", "t10k"):
-        images, labels = (_idx(path / f"{name}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+        images, labels = _pair(path, name)
         parts.append((torch.tensor(images), torch.tensor(labels).long()))
     return parts[0], parts[1]
 
@@ -37,8 +46,7 @@ def emnist_letters() -> tuple[Part, Part]:
     path = folder("emnist-letters")
     parts = []
     for name in ("train", "test"):
-        prefix = f"emnist-letters-{name}"
-        pixels, labels = (_idx(path / f"{prefix}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+        pixels, labels = _pair(path, f"emnist-letters-{name}")
         parts.append((torch.tensor(pixels).transpose(1, 2), torch.tensor(labels).long() - 1))
     return parts[0], parts[1]
 
@@ -67,13 +75,18 @@ def _sheets(name: str, part: str, size: int, label: str) -> Part:
     for number, sheet in enumerate(sheets):
         if not sheet.stem.endswith(f"_{number:02d}"):
             raise FileNotFoundError(f"{name}: sheet {number:02d} of part {part} is missing, which labels go by.")
-        pixels = np.asarray(Image.open(sheet).convert("RGB"))
-        columns = pixels.shape[1] // size
-        blocks.append(pixels.reshape(-1, size, columns, size, 3).transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3))
+        with readable(sheet):
+            with Image.open(sheet) as opened:
+                pixels = np.asarray(opened.convert("RGB"))
+            columns = pixels.shape[1] // size
+            images = pixels.reshape(-1, size, columns, size, 3).transpose(0, 2, 1, 3, 4)
+            blocks.append(images.reshape(-1, size, size, 3))
     if not blocks:
         raise FileNotFoundError(f"{name}: there are no sheets of part {part} in {path.name}.")
-    (table,) = path.glob(f"*_{part}_labels.csv")
-    with table.open() as file:
+    table = next(path.glob(f"*_{part}_labels.csv"), None)
+    if table is None:
+        raise FileNotFoundError(f"{name}: there are no labels of part {part} in {path.name}.")
+    with readable(table), table.open() as file:
         labels = [int(row[label]) for row in csv.DictReader(file)]
     found = np.concatenate(blocks)[: len(labels)]
     return torch.tensor(found), torch.tensor(labels[: len(found)])

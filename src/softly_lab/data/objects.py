@@ -13,7 +13,7 @@ from torch import Tensor
 
 import softly
 from softly.rendering import Camera, Mesh, voxelize
-from softly_lab.data import available, folder, meshes
+from softly_lab.data import available, folder, meshes, readable
 
 DISTANCE, FOV, ELEVATION = 2.732, 30.0, 30.0
 VOXELS, EXTENT = 32, 0.5
@@ -99,7 +99,8 @@ def filled(mesh: Mesh) -> Tensor:
 
 def _shapenet(each: int | None) -> dict[str, list[Mesh]]:
     found: dict[str, list[Mesh]] = {}
-    with np.load(folder("shapenet-subset") / "shapenet100_vf.npz") as file:
+    path = folder("shapenet-subset") / "shapenet100_vf.npz"
+    with readable(path), path.open("rb") as content, np.load(content) as file:
         for name in sorted(key[:-2] for key in file.files if key.endswith("/v")):
             group = found.setdefault(name.split("/")[0], [])
             if each is None or len(group) < each:

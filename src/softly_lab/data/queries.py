@@ -7,7 +7,7 @@ from sklearn.datasets import load_diabetes, load_svmlight_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from softly_lab.data import folder
+from softly_lab.data import folder, readable
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,10 @@ def lightgbm() -> tuple[Queries, Queries]:
     """LightGBM's example: 201 queries to learn from and 50 to test on, grades 0 to 4, 301 columns."""
     path, parts = folder("ltr-lightgbm"), []
     for part in ("train", "test"):
-        lengths = [int(line) for line in (path / f"rank.{part}.query").read_text().split()]
-        features, grades = load_svmlight_file(str(path / f"rank.{part}.gz"), n_features=301, zero_based=True)
+        with readable(path / f"rank.{part}.query"):
+            lengths = [int(line) for line in (path / f"rank.{part}.query").read_text().split()]
+        with readable(path / f"rank.{part}.gz"):
+            features, grades = load_svmlight_file(str(path / f"rank.{part}.gz"), n_features=301, zero_based=True)
         if sum(lengths) != len(grades):
             raise ValueError(f"{path.name}: rank.{part}.query tells of {sum(lengths)} rows, there are {len(grades)}.")
         rows = torch.tensor(features.toarray(), dtype=torch.float32)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from softly_lab.data import folder
+from softly_lab.data import folder, readable
 
 Part = tuple[Tensor, Tensor]  # rows (n, columns) and labels (n,)
 
@@ -18,9 +18,12 @@ def monk(number: int) -> tuple[Part, Part]:
 
 
 def _monk(path: Path) -> Part:
-    rows = [[int(value) for value in line.split()[:7]] for line in path.read_text().splitlines() if line.strip()]
-    table = torch.tensor(rows)
-    return table[:, 1:].float() - 1, table[:, 0]
+    with readable(path):
+        rows = [[int(value) for value in line.split()[:7]] for line in path.read_text().splitlines() if line.strip()]
+        if not rows or {len(row) for row in rows} != {7}:
+            raise ValueError("its rows must have a class and six attributes")
+        table = torch.tensor(rows)
+        return table[:, 1:].float() - 1, table[:, 0]
 
 
 def _kinds(names: str) -> list[list[str]]:
@@ -39,6 +42,8 @@ def _table(lines: list[list[str]], kinds: list[list[str]]) -> Tensor:
             return torch.nan
         return float(known.index(value)) if known else float(value)
 
+    if not lines:
+        raise ValueError("it has no rows")
     return torch.tensor([[number(v, k) for v, k in zip(line, kinds, strict=True)] for line in lines])
 
 
@@ -49,9 +54,10 @@ def adult() -> tuple[Part, Part]:
     kinds = _kinds("\n".join(line for line in described if ":" in line))
     parts = []
     for name in ("adult.data", "adult.test"):
-        rows = [line.rstrip(".").split(", ") for line in (path / name).read_text().splitlines() if ", " in line]
-        labels = torch.tensor([row[-1] == ">50K" for row in rows]).long()
-        parts.append((_table([row[:-1] for row in rows], kinds), labels))
+        with readable(path / name):
+            rows = [line.rstrip(".").split(", ") for line in (path / name).read_text().splitlines() if ", " in line]
+            labels = torch.tensor([("<=50K", ">50K").index(row[-1]) for row in rows])
+            parts.append((_table([row[:-1] for row in rows], kinds), labels))
     return parts[0], parts[1]
 
 
@@ -70,6 +76,7 @@ irradiat: yes, no."""
 def breast_cancer() -> Part:
     """Breast Cancer (Ljubljana): 286 rows, nine columns; 1 is a recurrence."""
     path = folder("tabular") / "breast-cancer" / "breast-cancer.data"
-    rows = [line.split(",") for line in path.read_text().splitlines() if "," in line]
-    labels = torch.tensor([row[0] == "recurrence-events" for row in rows]).long()
-    return _table([row[1:] for row in rows], _kinds(_BREAST_CANCER)), labels
+    with readable(path):
+        rows = [line.split(",") for line in path.read_text().splitlines() if "," in line]
+        labels = torch.tensor([("no-recurrence-events", "recurrence-events").index(row[0]) for row in rows])
+        return _table([row[1:] for row in rows], _kinds(_BREAST_CANCER)), labels

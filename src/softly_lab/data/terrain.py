@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softly_lab.data import available, folder
+from softly_lab.data import available, folder, readable
 
 CELLS, PIXELS = 12, 8
 
@@ -146,12 +146,14 @@ def tiles(path: Path) -> list[np.ndarray]:
     """The tiles of each kind, (choices, 8, 8, 3) bytes, each in its four mirror images."""
     from PIL import Image
 
-    grass = Image.open(path / f"{TILES[0][0]}.png").convert("RGBA")
+    with readable(path / f"{TILES[0][0]}.png"):
+        grass = Image.open(path / f"{TILES[0][0]}.png").convert("RGBA")
     bank = []
     for names in TILES:
         found = []
         for name in names:
-            tile = Image.alpha_composite(grass, Image.open(path / f"{name}.png").convert("RGBA")).convert("RGB")
+            with readable(path / f"{name}.png"):
+                tile = Image.alpha_composite(grass, Image.open(path / f"{name}.png").convert("RGBA")).convert("RGB")
             small = np.asarray(tile.resize((PIXELS, PIXELS), Image.Resampling.BOX))
             found += [small, small[::-1], small[:, ::-1], small[::-1, ::-1]]
         bank.append(np.stack(found))

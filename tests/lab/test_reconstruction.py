@@ -82,3 +82,10 @@ def test_the_temperature_falls_once_and_classes_are_mapped():
     ]
     ((_, figure),) = experiment.overview(runs).items()
     assert figure.axes[0].images[0].get_array().shape == (30, 2)
+
+
+def test_three_edges_take_the_steps_of_the_chapter():
+    experiment = experiments.get("silhouette")
+    small = {"generated": True, "each": 5, "views": 2, "vertices": 42, "image_size": 16, "width": 4}
+    steps = {m: experiment.start(experiment.configure("full", method=m, **small)).steps for m in silhouette.STEEPNESS}
+    assert steps == {"three_edges": 2_500_000, "distance": 1_000_000, "softras": 1_000_000}

@@ -18,6 +18,7 @@ from softly_lab.training import Training
 
 # By methods, the chapter's steepness; SoftRas' is of squared distances.
 STEEPNESS = {"three_edges": 1e4, "distance": 2e3, "softras": 1e5}
+STEPS = {"three_edges": 2_500_000, "distance": 1_000_000, "softras": 1_000_000}
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class Config:
     )
     laplacian: float = option(5e-3, "Weight of the Laplacian.", least=0.0)
     flattening: float = option(5e-4, "Weight of the flattening.", least=0.0)
-    steps: int = option(1_000_000, "Batches to learn from.", least=1)
+    steps: int | None = option(
+        None, "Batches to learn from; 2,500,000 for three edges and 1,000,000 for others if not given.", least=1
+    )
     report: int = option(10_000, "Steps between two tests.", least=1)
     seed: int = option(0, "Of weights and batches.", least=0)
 
@@ -130,6 +133,7 @@ class Silhouettes(SingleView):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, renderer(config))
+        self.steps = STEPS[config.method] if config.steps is None else config.steps
 
     def pictures(self) -> dict[str, Figure]:
         figure = Figure(figsize=(3.2, 1.8), layout="constrained")

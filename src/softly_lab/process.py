@@ -6,6 +6,7 @@ that has begun to close. So a process of several leaves without closing it.
 
 import os
 import sys
+import time
 import traceback
 
 from softly_lab.cli import app
@@ -23,4 +24,6 @@ if isinstance(code, str):
     code = 1
 sys.stdout.flush()
 sys.stderr.flush()
+if code and os.environ.get("RANK", "0") != "0":
+    time.sleep(5.0)  # the first process speaks for all, and is ended when another one has failed
 os._exit(code or 0)

@@ -105,3 +105,13 @@ def known_finite(x: Tensor) -> bool:
 def finite(x: Tensor) -> Tensor:
     """Replace ±inf by large numbers; NaN stays."""
     return torch.nan_to_num(x, nan=torch.nan, posinf=large(x), neginf=-large(x))
+
+
+def unit_range(x: Tensor, function: str, argument: str) -> None:
+    """Refuse numbers outside of [0, 1], but for rounding; NaN is no number."""
+    low, high = (bound.item() for bound in torch.aminmax(x))
+    if math.isnan(low):
+        low, high = (bound.item() for bound in torch.aminmax(torch.where(x.isnan(), 0.5, x)))
+    rounding = 16.0 * torch.finfo(x.dtype).eps
+    if low < -rounding or high > 1.0 + rounding:
+        raise ValueError(f"{function}: {argument} must be in [0, 1], got {low:g} to {high:g}.")

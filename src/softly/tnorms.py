@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from softly import _clamped, _dims, _inputs, native
+from softly import _dims, _inputs, native
 from softly._dims import Dim
+from softly._p_norm import p_norm
 
 __all__ = [
     "AczelAlsina",
@@ -39,16 +40,7 @@ def _check(x: Tensor, function: str, argument: str) -> None:
     _inputs.floating(x, function, argument)
     known = native.data(x)
     if known is not None and known.device.type == "cpu" and known.numel():
-        _check_range(known, function, argument)
-
-
-def _check_range(x: Tensor, function: str, argument: str) -> None:
-    low, high = (bound.item() for bound in torch.aminmax(x))
-    if math.isnan(low):
-        low, high = (bound.item() for bound in torch.aminmax(torch.where(x.isnan(), 0.5, x)))
-    rounding = 16.0 * torch.finfo(x.dtype).eps
-    if low < -rounding or high > 1.0 + rounding:
-        raise ValueError(f"{function}: {argument} must be in [0, 1], got {low:g} to {high:g}.")
+        _inputs.unit_range(known, function, argument)
 
 
 class TNorm:
@@ -176,7 +168,7 @@ def _hamacher_forward(x: Tensor, p: float, dual: bool) -> Tensor:
     out, n = x.new_empty(x.shape[:-1]), x.shape[-1]
     sizes = (out.numel(), n, p, dual, torch.get_num_threads())
     if not native.kernel("hamacher", x.dtype)(x.data_ptr(), out.data_ptr(), *sizes):
-        _check_range(x.detach(), f"softly.tnorms.{'any' if dual else 'all'}", "x")
+        _inputs.unit_range(x.detach(), f"softly.tnorms.{'any' if dual else 'all'}", "x")
     return out
 
 
@@ -302,103 +294,6 @@ class Frank(TNorm):
         return torch.where(small, near_zero, near_one) / log_p
 
 
-def _p_norm_reference(x: Tensor, p: float, reduction: str = "") -> Tensor:
-    """``(Σ xᵢ^p)^(1/p)`` for ``x >= 0``, p > 0; where all are 0 each has the derivative of a lone one, 1."""
-    scale = x.detach().amax(-1, keepdim=True)
-    zero = scale == 0
-    ratio = x / torch.where(zero, 1.0, scale)
-    total = _clamped.power(ratio, p).sum(-1, keepdim=True)
-    norm = torch.where(zero, x.sum(-1, keepdim=True), scale * torch.where(zero, 1.0, total) ** (1.0 / p))
-    return norm.squeeze(-1)
-
-
-# The same in fewer passes, at p = 2 by a kernel: the power is taken once, its derivative is a quotient, and rows are
-# scaled only where their sum of powers over- or underflows. Where the norm is that of a reduction, "any" or "all",
-# entries, or what they lack of 1, must be in [0, 1].
-
-
-def _uneasy(x: Tensor, norm: Tensor, p: float) -> tuple[Tensor, Tensor] | None:
-    """Rows that are 0, and rows whose sum of powers has lost its digits; None where there are none of either."""
-    limits = torch.finfo(norm.dtype)
-    rate = min(1.0, 1.0 / p)
-    least, most = (limits.tiny / limits.eps**2) ** rate, (limits.max * limits.eps) ** rate
-    if norm.numel():
-        low, high = torch.aminmax(norm)
-        if low.item() > least and high.item() < most:  # not where one is NaN
-            return None
-    lost = ~((norm > least) & (norm < most))
-    zero = lost & (x.amax(-1) == 0)
-    return zero, lost & ~zero
-
-
-_PRODUCTS: dict[float, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
-    2.0: (torch.square, lambda x: x),
-    3.0: (lambda x: x.pow(3.0), torch.square),
-    4.0: (lambda x: x.square().square_(), lambda x: x.pow(3.0)),
-}
-"""Powers x^p, and x^(p - 1), that are products: much cheaper than powers, so that nothing has to be kept of them."""
-
-
-def _p_norm_shape(x: Tensor, p: float, reduction: str = "") -> tuple[Tensor, Tensor, Tensor]:
-    rows = x.shape[:-1]
-    return x.new_empty(rows), x.new_empty(rows), x.new_empty(0 if p in _PRODUCTS else x.shape)
-
-
-def _p_norm_forward(x: Tensor, p: float, reduction: str = "") -> tuple[Tensor, Tensor, Tensor]:
-    powers = x.new_empty(0)
-    if p == 2:
-        norm = x.new_empty(x.shape[:-1])
-        sizes = (norm.numel(), x.shape[-1], torch.get_num_threads())
-        if not native.kernel("euclidean", x.dtype)(x.data_ptr(), norm.data_ptr(), *sizes) and reduction:
-            _check_range(x.detach() if reduction == "any" else 1.0 - x.detach(), f"softly.tnorms.{reduction}", "x")
-    elif p in _PRODUCTS:
-        norm = _PRODUCTS[p][0](x).sum(-1).pow_(1.0 / p)
-    else:
-        powers = x.pow(p)
-        norm = powers.sum(-1).pow_(1.0 / p)
-    kept, uneasy = norm.clone(), _uneasy(x, norm, p)
-    if uneasy is not None:
-        norm[uneasy[1]] = _p_norm_reference(x[uneasy[1]], p)
-    return norm, kept, powers
-
-
-def _p_norm_backward(grad: Tensor, x: Tensor, norm: Tensor, powers: Tensor, p: float, reduction: str = "") -> Tensor:
-    factor = (grad / norm if p == 2 else grad * norm.pow(1.0 - p)).unsqueeze(-1)
-    if p in _PRODUCTS:
-        result = _PRODUCTS[p][1](x) * factor
-    else:
-        # Near 0 clamped as `_clamped.power` is, which shows for p < 2; at 0 the quotient would be NaN.
-        border = _clamped.BORDER * x.amax(-1, keepdim=True)
-        slope = powers / torch.maximum(x, border.clamp(min=torch.finfo(x.dtype).tiny))
-        if p < 2 and (x.amin(-1, keepdim=True) < border).any():
-            slope = torch.where(x < border, border.pow(p - 1.0), slope)
-        result = slope.mul_(factor)
-    uneasy = _uneasy(x, norm, p)
-    if uneasy is not None:
-        zero, lost = uneasy
-        result[zero] = grad[zero].unsqueeze(-1)
-        with torch.enable_grad():
-            rows = x[lost].requires_grad_()
-            (result[lost],) = torch.autograd.grad(_p_norm_reference(rows, p), rows, grad[lost])
-    return result
-
-
-_p_norm_rows = native.Operator(
-    "p_norm",
-    forward=_p_norm_forward,
-    shape=_p_norm_shape,
-    backward=_p_norm_backward,
-    reference=_p_norm_reference,
-)
-
-
-def _p_norm(x: Tensor, p: float, dim: int, reduction: str = "") -> Tensor:
-    """``(Σ xᵢ^p)^(1/p)`` along ``dim``, for ``x >= 0`` and p > 0."""
-    if p == 1:
-        return x.sum(dim)
-    return _p_norm_rows(x.movedim(dim, -1), p, reduction)
-
-
 @dataclass(frozen=True)
 class Yager(TNorm):
     """``max(0, 1 - ((1 - a)^p + (1 - b)^p)^(1/p))``, p > 0; Łukasiewicz at 1.
@@ -418,10 +313,10 @@ class Yager(TNorm):
         return self.p == 2
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
-        return torch.clamp(1.0 - _p_norm(1.0 - x, self.p, dim, "all"), min=0.0)
+        return torch.clamp(1.0 - p_norm(1.0 - x, self.p, dim, "all"), min=0.0)
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
-        return torch.clamp(_p_norm(x, self.p, dim, "any"), max=1.0)
+        return torch.clamp(p_norm(x, self.p, dim, "any"), max=1.0)
 
 
 @dataclass(frozen=True)
@@ -478,14 +373,14 @@ class AczelAlsina(TNorm):
             dim,
             0.0,
             float(self.p > 1),
-            lambda y: torch.exp(-_p_norm(-torch.log(_positive(y)), self.p, dim)),
+            lambda y: torch.exp(-p_norm(-torch.log(_positive(y)), self.p, dim)),
         )
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
         if self.p == 1:
             return 1.0 - (1.0 - x).prod(dim)
         return _annihilated(
-            x, dim, 1.0, float(self.p > 1), lambda y: -torch.expm1(-_p_norm(-torch.log1p(-y), self.p, dim))
+            x, dim, 1.0, float(self.p > 1), lambda y: -torch.expm1(-p_norm(-torch.log1p(-y), self.p, dim))
         )
 
 
@@ -504,11 +399,11 @@ class Dombi(TNorm):
         _require("Dombi", self.p, self.p > 0, "(0, inf)")
 
     def _all(self, x: Tensor, dim: int) -> Tensor:
-        return _annihilated(x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + _p_norm((1.0 - y) / _positive(y), self.p, dim)))
+        return _annihilated(x, dim, 0.0, 1.0, lambda y: 1.0 / (1.0 + p_norm((1.0 - y) / _positive(y), self.p, dim)))
 
     def _any(self, x: Tensor, dim: int) -> Tensor:
         def inside(y: Tensor) -> Tensor:
-            odds = _p_norm(y / (1.0 - y), self.p, dim)
+            odds = p_norm(y / (1.0 - y), self.p, dim)
             return odds / (1.0 + odds)
 
         return _annihilated(x, dim, 1.0, 1.0, inside)

@@ -41,6 +41,9 @@ from softly.tnorms import TNorm
 
 __all__ = ["RelaxedFunction", "relax"]
 
+# Errors that are raised again with their place in the source. Types derived from them may not be made of a text.
+_REWORDED = (TypeError, AttributeError, RuntimeError, NotImplementedError)
+
 
 class RelaxedFunction:
     """A relaxed Python function; made by `relax`.
@@ -247,12 +250,11 @@ class RelaxedFunction:
                 "give the recursion a hard bound."
             ) from error
         except (TypeError, AttributeError, RuntimeError) as error:
-            if engine.describing or str(error).startswith("softly."):
+            told = engine.describing or str(error).startswith("softly.")
+            if told or type(error) not in _REWORDED:
                 raise
             where = raised_at(error.__traceback__)
             reason = str(error).rstrip(".") or type(error).__name__
-            if type(error) not in (TypeError, AttributeError, RuntimeError, NotImplementedError):
-                raise
             raise type(error)(f"softly.relax: {where}{reason}.") from error
 
     def _straight(

@@ -23,12 +23,18 @@ def neighbours(i: int, j: int, h: int, w: int) -> list[int]:
     ]
 
 
-def trace_back(distance: list[Any], h: int, w: int, steps: int) -> Any:
-    """The cells of a path of so many steps, from the last cell of a grid over the nearest neighbours to the first."""
+def nearest(distance: list[Any], h: int, w: int) -> list[Any]:
+    """For every cell of a grid the number of the neighbour before it; the first has none, and gets its own."""
     before = [0]
     for v in range(1, h * w):
         around = neighbours(v // w, v % w, h, w)
         before.append(around[torch.argmin(torch.stack([distance[u] for u in around]))])
+    return before
+
+
+def trace_back(distance: list[Any], h: int, w: int, steps: int) -> Any:
+    """The cells of a path of so many steps, from the last cell of a grid over the nearest neighbours to the first."""
+    before = nearest(distance, h, w)
     path = torch.zeros(h * w)
     node = h * w - 1
     for _ in range(steps):
@@ -78,8 +84,8 @@ def shortest_path_program(costs: Any, rounds: int | None = None) -> Any:
 def bellman_ford(costs: Any, margin: float = 1e-3) -> Any:
     """The cheapest way over a grid, like `shortest_path_program`, but in rounds until no cell gets nearer.
 
-    The variant with an outer ``while``. As ``steepness -> inf`` path and distances are those of `shortest_path`, the
-    latter to the margin.
+    The variant with an outer ``while``, on whole grids instead of cells; another ``while`` follows the path backwards
+    until it arrives. As ``steepness -> inf`` path and distances are those of `shortest_path`, the latter to the margin.
 
     Args:
         costs: (batch, h, w) What it costs to enter a cell, > 0.
@@ -95,19 +101,25 @@ def bellman_ford(costs: Any, margin: float = 1e-3) -> Any:
                  [2., 2.]]])
     """
     h, w = costs.shape
-    distance: list[Any] = [FAR] * (h * w)
-    distance[0] = costs[0, 0]
+    padded = costs.new_full((h + 2, w + 2), FAR)
+    padded[1, 1] = costs[0, 0]
     changed = True
     while changed:
-        changed = False
-        for v in range(1, h * w):
-            i, j = v // w, v % w
-            nearer = min([distance[u] for u in neighbours(i, j, h, w)]) + costs[i, j]
-            if nearer + margin < distance[v]:
-                distance[v] = nearer
-                changed = True
-    path = trace_back(distance, h, w, h * w - 1)
-    return path.reshape(h, w), torch.stack(distance).reshape(h, w)
+        before = padded[1 : h + 1, 1 : w + 1].clone()
+        around = [padded[a : a + h, b : b + w] for a in range(3) for b in range(3) if (a, b) != (1, 1)]
+        nearer = torch.stack(around).amin(0) + costs
+        nearer[0, 0] = costs[0, 0]
+        padded[1 : h + 1, 1 : w + 1] = nearer
+        changed = (before - nearer).amax() > margin
+    distance = padded[1 : h + 1, 1 : w + 1].clone()
+    before = nearest(list(distance.reshape(h * w)), h, w)
+    path = torch.zeros(h * w)
+    node = h * w - 1
+    path[node] = 1.0
+    while node != 0:
+        node = before[node]
+        path[node] = 1.0
+    return path.reshape(h, w), distance
 
 
 @relax(steepness=9.0)

@@ -4,10 +4,7 @@ import base64
 import itertools
 import json
 import statistics
-import tomllib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -16,68 +13,14 @@ from typing import Any
 
 import matplotlib
 import torch
-from scipy import stats
 
 import softly
 from softly_lab import experiments
+from softly_lab.published import PublishedTable, Row, kinds, tables
 from softly_lab.runner import Result, load
 from softly_lab.tour.plots import STYLE, panels, svg
 
 MOST_PICTURES = 8  # of one experiment
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the thesis: what it is called, its numbers, or texts, in the order of columns, and which runs are alike.
-
-    Without a config it is quoted only: softly has no such runs. In a config, an empty text is an option not given.
-    """
-
-    label: str
-    published: Sequence[float | str]
-    config: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A table of the thesis.
-
-    Attributes:
-        title, source: What it shows, and where it stands.
-        experiment: Whose runs it is compared with.
-        data: A part of the name of their data.
-        metrics: Names of what is measured.
-        quoted: Columns that are the thesis' alone, behind those of the metrics.
-        unit: In which unit.
-        baseline: The options of what the others are tested against, by Welch's t-test over seeds.
-    """
-
-    title: str
-    source: str
-    experiment: str
-    metrics: Sequence[str]
-    rows: Sequence[Row]
-    data: str = ""
-    unit: str = ""
-    baseline: Mapping[str, Any] = field(default_factory=dict)
-    quoted: Sequence[str] = ()
-
-    def has(self, row: Row, run: Result) -> bool:
-        """Whether a run is of a row's kind."""
-        if row.config is None or run.experiment != self.experiment or self.data not in run.data:
-            return False
-        return all(run.config.get(name) == (None if value == "" else value) for name, value in row.config.items())
-
-
-def tables() -> list[PublishedTable]:
-    """All that the thesis published and softly can run."""
-    found = []
-    for path in sorted(resources.files("softly_lab.tables").iterdir(), key=lambda path: path.name):
-        if path.name.endswith(".toml"):
-            for table in tomllib.loads(path.read_text(encoding="utf-8"))["table"]:
-                rows = [Row(**row) for row in table.pop("row")]
-                found.append(PublishedTable(**table, rows=rows))
-    return found
 
 
 def collect(paths: Iterable[Path]) -> list[Result]:
@@ -115,7 +58,7 @@ def _section(name: str, runs: Sequence[Result]) -> str:
     matched: set[int] = set()
     for table in tables():
         groups = {row.label: [run for run in runs if table.has(row, run)] for row in table.rows}
-        if any(groups.values()):
+        if any(groups.values()) or any(table.belongs_to(run) for run in runs if not table.metrics):
             parts.append(_compared(table, groups))
             matched |= {id(run) for group in groups.values() for run in group}
     others = [run for run in runs if id(run) not in matched]
@@ -128,28 +71,21 @@ def _section(name: str, runs: Sequence[Result]) -> str:
     return f'<section id="{escape(name)}">\n' + "\n".join(part for part in parts if part) + "\n</section>"
 
 
-def _kinds(runs: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
-    """Runs that differ by nothing but their seed."""
-    groups = defaultdict(list)
-    for run in runs:
-        options = json.dumps({k: v for k, v in run.config.items() if k != "seed"}, sort_keys=True)
-        groups[run.preset, run.data, options].append(run)
-    return dict(groups)
-
-
 def _differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
     """The options by which configs differ."""
     names = dict.fromkeys(itertools.chain.from_iterable(options))
     return [name for name in names if len({json.dumps(one.get(name)) for one in options}) > 1]
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], deviation: float | None = None) -> str:
     """Mean ± standard deviation, to as many digits as are worth reading."""
     mean = statistics.fmean(values)
     if len({*values}) == 1 and float(mean).is_integer() and mean >= 1000:
         return f"{mean:,.0f}"
     text = f"{mean:.2f}" if abs(mean) >= 1 else f"{mean:.3f}"
-    return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+    if deviation is None and len(values) > 1:
+        deviation = statistics.stdev(values)
+    return text if deviation is None else f"{text} ± {deviation:.2f}"
 
 
 def _quote(value: float | str) -> str:
@@ -157,27 +93,29 @@ def _quote(value: float | str) -> str:
     return escape(value) if isinstance(value, str) else f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
-def significance(table: PublishedTable, runs: Sequence[Result], others: Iterable[Result]) -> float | None:
-    """The p-value of the first metric of runs and those of their baseline among others, over seeds; None if unknown."""
-    config = {**runs[0].config, **table.baseline}
-    same = [
-        run
-        for run in others
-        if (run.preset, run.data) == (runs[0].preset, runs[0].data)
-        and {**run.config, "seed": None} == {**config, "seed": None}
-    ]
-    ours, theirs = ([run.final[table.metrics[0]] for run in group] for group in (runs, same))
-    if not table.baseline or runs[0] in same or min(len(ours), len(theirs)) < 2:
-        return None
-    if len({*ours}) == len({*theirs}) == 1:
-        return float(ours[0] == theirs[0])
-    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+def _measured(table: PublishedTable, row: Row, runs: Sequence[Result], metric: str) -> str:
+    """One of our cells."""
+    if metric not in runs[0].final:
+        return ""
+    if row.over:
+        return spread([row.summed_up(runs, metric)])
+    return spread([run.final[metric] for run in runs], table.sample(runs, metric).deviation)
+
+
+def _count(row: Row, runs: Sequence[Result]) -> str:
+    """Of how many runs a cell is."""
+    seeds = len({run.config.get("seed") for run in runs})
+    text = f"{seeds} seed{'s' * (seeds > 1)}"
+    for name, values in row.over.items():
+        text = f"{len({run.config[name] for run in runs})} of {len(values)} {escape(name)}, {text}"
+    return text
 
 
 def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> str:
     head = "".join(f"<th>{escape(metric)}, thesis<th>ours" for metric in table.metrics)
     head += "".join(f"<th>{escape(column)}, thesis" for column in table.quoted)
     tested = "<th>p" if table.baseline else ""
+    ours = "<th>runs<th>data" if table.metrics else ""
     everything = list(itertools.chain.from_iterable(groups.values()))
     lines = []
     for row in table.rows:
@@ -186,38 +124,33 @@ def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> 
         if not groups[row.label]:
             empty = "quoted" if row.config is None else "not run"
             cells = "".join(f"<td>{value}<td class=none>{value and empty}" for value in measured) + rest
-            lines.append(f"<tr class=none><td>{escape(row.label)}{cells}{tested and '<td>'}<td><td>")
-        kinds = _kinds(groups[row.label])
-        options = [json.loads(key[2]) for key in kinds]
-        for (preset, data, _), runs in kinds.items():
+            lines.append(f"<tr class=none><td>{escape(row.label)}{cells}{tested and '<td>'}{ours and '<td><td>'}")
+        alike = kinds(groups[row.label], without=row.over)
+        options = [json.loads(key[2]) for key in alike]
+        for (preset, data, _), runs in alike.items():
             label = ", ".join([row.label, *(f"{o} {runs[0].config.get(o)}" for o in _differing(options))])
-            ours = [
-                spread([run.final[metric] for run in runs]) if metric in runs[0].final else ""
-                for metric in table.metrics
-            ]
-            cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(measured, ours, strict=True)) + rest
+            found = [_measured(table, row, runs, metric) for metric in table.metrics]
+            cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(measured, found, strict=True)) + rest
             if table.baseline:
-                p = significance(table, runs, everything)
+                p = table.significance(runs, everything)
                 cells += "<td>" if p is None else f"<td>{p:.2g}"
-            count = f"{len(runs)} seed{'s' * (len(runs) > 1)}, {preset}"
-            lines.append(f"<tr><td>{escape(label)}{cells}<td>{count}<td>{escape(data)}")
+            lines.append(f"<tr><td>{escape(label)}{cells}<td>{_count(row, runs)}, {preset}<td>{escape(data)}")
     against = ", ".join(f"{name} {value}" for name, value in table.baseline.items())
-    test = f" p is that of Welch's t-test against {against}, over seeds." if against else ""
+    over = f"seeds{' or the networks of a run' * bool(table.networks)}"
+    test = f" p is that of Welch's t-test of {table.metrics[0]} against {against}, over {over}." if against else ""
     title = f"<h3>{escape(table.title)}</h3><p>{escape(table.source)}; {escape(table.unit)}.{escape(test)}</p>"
-    return (
-        f"{title}<div class=table><table><tr><th>{head}{tested}<th>runs<th>data\n" + "\n".join(lines) + "</table></div>"
-    )
+    return f"{title}<div class=table><table><tr><th>{head}{tested}{ours}\n" + "\n".join(lines) + "</table></div>"
 
 
 def _listed(runs: Sequence[Result]) -> str:
     """Runs that the thesis has no number for."""
     names = list(dict.fromkeys(itertools.chain.from_iterable(run.final for run in runs)))
     names = [name for name in names if name not in ("step", "minutes")]
-    kinds = list(_kinds(runs).items())
-    options = [json.loads(key[2]) for key, _ in kinds]
+    alike = list(kinds(runs).items())
+    options = [json.loads(key[2]) for key, _ in alike]
     differing = _differing(options)
     lines = []
-    for ((preset, data, _), group), chosen in zip(kinds, options, strict=True):
+    for ((preset, data, _), group), chosen in zip(alike, options, strict=True):
         what = ", ".join(f"{name} {chosen[name]}" for name in differing) or "as the preset has it"
         cells = "".join(
             f"<td>{spread([run.final[name] for run in group])}" if name in group[0].final else "<td>" for name in names
@@ -235,10 +168,10 @@ def _curves(name: str, runs: Sequence[Result]) -> str:
         return ""
     metrics = metrics[:4]
     figure, axes = panels(1, len(metrics), height=2.6, share=False)
-    kinds = _kinds(usable)
-    options = [json.loads(key[2]) for key in kinds]
+    alike = kinds(usable)
+    options = [json.loads(key[2]) for key in alike]
     differing = _differing(options)
-    for number, (key, group) in enumerate(kinds.items()):
+    for number, (key, group) in enumerate(alike.items()):
         label = ", ".join(str(json.loads(key[2])[o]) for o in differing[:3])
         for run, (axis, metric) in itertools.product(group, zip(axes, metrics, strict=True)):
             points = [(line["step"], line[metric]) for line in run.metrics if metric in line]
@@ -248,7 +181,7 @@ def _curves(name: str, runs: Sequence[Result]) -> str:
     for axis, metric in zip(axes, metrics, strict=True):
         axis.set_title(metric)
         axis.set_xlabel("step")
-    if differing and len(kinds) <= 10:
+    if differing and len(alike) <= 10:
         axes[-1].legend(fontsize=7)
     caption = "<figcaption>Every run, step by step.</figcaption>"
     return f"<figure><div class=drawing>{svg(figure, f'{name}-curves')}</div>{caption}</figure>"

@@ -8,7 +8,7 @@ import judges
 import pytest
 from scipy import stats
 
-from softly_lab import experiments, report, runner
+from softly_lab import experiments, published, report, runner
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +24,16 @@ def runs(tmp_path_factory):
 
 
 def test_every_published_row_can_be_run():
-    for table in report.tables():
+    for table in published.tables():
         experiment = experiments.get(table.experiment)
         labels = [row.label for row in table.rows]
         assert len(set(labels)) == len(labels)
         for row in table.rows:
             options = {k: tuple(v) if isinstance(v, list) else v for k, v in (row.config or {}).items() if v != ""}
-            experiment.configure("standard", **options)
+            for name, values in row.over.items() or (("seed", (0,)),):
+                for value in values:
+                    experiment.configure("standard", **options, **{name: value})
+            assert row.statistic in published.STATISTICS
             assert len(row.published) == len(table.metrics) + len(table.quoted)
             assert table.source.startswith("chapter")
 
@@ -68,7 +71,7 @@ def test_rows_and_columns_that_are_quoted_only():
 
 
 def test_differences_are_tested_against_their_baseline():
-    table = next(table for table in report.tables() if table.baseline)
+    table = next(table for table in published.tables() if table.baseline)
     assert table.baseline == {"method": "regular"}
     experiment = experiments.get(table.experiment)
     reached = {"regular": (93.0, 93.4, 92.8), "hessian": (94.0, 94.1, 93.9), "fisher": (94.0,)}
@@ -80,11 +83,11 @@ def test_differences_are_tested_against_their_baseline():
     groups = {m: [result(m, seed, a) for seed, a in enumerate(found)] for m, found in reached.items()}
     everything = [run for group in groups.values() for run in group]
     expected = stats.ttest_ind(reached["hessian"], reached["regular"], equal_var=False).pvalue
-    assert report.significance(table, groups["hessian"], everything) == pytest.approx(expected)
-    assert report.significance(table, groups["fisher"], everything) is None  # one seed
-    assert report.significance(table, groups["regular"], everything) is None  # the baseline itself
+    assert table.significance(groups["hessian"], everything) == pytest.approx(expected)
+    assert table.significance(groups["fisher"], everything) is None  # one seed
+    assert table.significance(groups["regular"], everything) is None  # the baseline itself
     page = report.render(everything)
-    assert "Welch's t-test against method regular" in page.replace("&#x27;", "'")
+    assert "Welch's t-test of accuracy against method regular, over seeds." in page.replace("&#x27;", "'")
     assert f"<td>{expected:.2g}<td>3 seeds" in page
 
 
@@ -104,7 +107,7 @@ def test_rows_of_several_options_say_which():
 
 
 def test_the_chapters_tables_of_sorting_are_there():
-    found = {table.title: {row.label: row for row in table.rows} for table in report.tables()}
+    found = {table.title: {row.label: row for row in table.rows} for table in published.tables()}
     assert found["Relaxed bubble sort, four-digit MNIST"]["Relaxed bubble sort, n = 5"].published == [84.2, 93.0]
     row = found["The activation replacement trick, four-digit MNIST"]["Logistic with ART, bitonic, n = 32"]
     assert row.published == [2.7, 67.3, 85.4]
@@ -150,3 +153,51 @@ def test_a_browser_shows_it(runs, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("<svg") == 2
     assert "Uncaught" not in shown.stderr
+
+
+def test_means_and_extremes_over_an_option():
+    experiment = experiments.get("sorting")
+    kind = {"distribution": "logistic", "art": 0.4, "sorter": "bitonic", "n": 32, "batch_size": 4}
+
+    def result(beta, seed, reached):
+        config = runner._plain(experiment.configure("standard", **kind, beta=beta, seed=seed))
+        return runner.Result(
+            "sorting", "standard", "MNIST, four digits", config, ({"EM": 1.0, "EW": 50.0, "EM5": reached},), 1.0, None
+        )
+
+    reached = {30.0: (70.0, 72.0), 35.0: (74.0,), 40.0: (60.0,)}
+    page = report.render([result(beta, seed, a) for beta, found in reached.items() for seed, a in enumerate(found)])
+    rows = {line.split("<td>")[1]: line for line in page.splitlines() if line.startswith("<tr")}
+    for what, value in (("mean", 68.33), ("best β", 74.0), ("worst β", 60.0)):
+        row = rows[f"ART 0.4, n = 32, batch 4, {what}"]
+        assert f"<b>{value:.2f}</b>" in row
+        assert "<td>3 of 5 beta, 2 seeds, standard" in row
+
+
+def test_networks_of_a_run_are_a_sample():
+    experiment = experiments.get("topk")
+
+    def result(mean, deviation, **options):
+        config = runner._plain(experiment.configure("standard", **options))
+        final = {"top-1": mean, "± 1": deviation, "top-5": 2 * mean, "± 5": 1.0}
+        return runner.Result("topk", "standard", "CIFAR-100, a part of it, 8×8 pixels", config, (final,), 1.0, None)
+
+    runs = [result(18.0, 0.5, loss="softmax"), result(19.0, 0.7, sorter="odd_even", p_k=(0.2,) * 5)]
+    expected = stats.ttest_ind_from_stats(19.0, 0.7, 5, 18.0, 0.5, 5, equal_var=False).pvalue
+    page = report.render(runs)
+    rows = {line.split("<td>")[1]: line for line in page.splitlines() if line.startswith("<tr")}
+    assert "<td>62<td><b>19.00 ± 0.70</b><td>86.73<td><b>38.00 ± 1.00</b>" in rows["DiffSortNets, [.2,.2,.2,.2,.2]"]
+    assert f"<td>{expected:.2g}<td>1 seed, standard" in rows["DiffSortNets, [.2,.2,.2,.2,.2]"]
+    assert "<td><td>1 seed, standard" in rows["Softmax"]
+    assert "seeds or the networks of a run" in page
+    assert "ImageNet" not in page
+
+
+def test_a_table_that_is_quoted_only():
+    experiment = experiments.get("topk")
+    config = runner._plain(experiment.configure("standard", model="head", data="digits", loss="softmax"))
+    final = {"top-1": 90.0, "± 1": 1.0, "top-5": 99.0, "± 5": 0.1}
+    page = report.render([runner.Result("topk", "standard", "Embeddings of digits", config, (final,), 1.0, None)])
+    assert "<td>86.06<td><b>90.00 ± 1.00</b><td>97.795<td><b>99.00 ± 0.10</b><td>39.29<td>69.63" in page
+    assert "<tr class=none><td>CoAtNet-7<td>90.88<td><td>no\n" in page
+    assert "CIFAR-100 from scratch" not in page

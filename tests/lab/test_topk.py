@@ -30,7 +30,7 @@ def test_baselines_and_heads_learn(options):
     result = run(**options)
     assert result.final["top-1"] > 40
     assert result.final["top-5"] > result.final["top-3"] > result.final["top-1"]
-    assert ("stand-in for those of ResNeXt-101 WSL" in result.data) == (options.get("model") == "head")
+    assert ("stand-in for ResNeXt-101 WSL" in result.data) == (options.get("model") == "head")
 
 
 def test_a_pure_top_5_loss_asks_for_no_first_place():

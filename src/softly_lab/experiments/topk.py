@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import softly
 from softly_lab.data import available, images
 from softly_lab.models import resnet18
+from softly_lab.published import Sample, welch
 from softly_lab.runner import Experiment, Result, Task, option
 from softly_lab.tour.plots import STYLE, panels
 
@@ -91,7 +91,7 @@ class TopK(Task):
             "families": "families of classes that look alike (made up)",
         }[kind]
         if config.model == "head":
-            self.data += ", embeddings of a network of its own (stand-in for those of ResNeXt-101 WSL)"
+            self.data = f"Embeddings by a network of its own (stand-in for ResNeXt-101 WSL) of {self.data}"
         self.losses = losses(config)
         self.steps = len(self.losses) * config.tuning + config.repeats
         self.curves: list[list[list[float]]] = []
@@ -232,13 +232,11 @@ def cifar100(whole: bool = False) -> tuple[Part, Part]:
     return ((x - mean) / std, y), ((u - mean) / std, v)
 
 
-def p_value(run: Result, baseline: Result, k: int) -> float:
-    """Of Welch's t-test that the networks of two runs are equally good at the first k."""
-    numbers = [(r.final[f"top-{k}"], r.final[f"± {k}"], r.config["repeats"]) for r in (run, baseline)]
-    (a, da, na), (b, db, nb) = numbers
-    if da == db == 0:
-        return 1.0 if a == b else 0.0
-    return float(stats.ttest_ind_from_stats(a, da, na, b, db, nb, equal_var=False).pvalue)
+def p_value(run: Result, baseline: Result, k: int) -> float | None:
+    """Of Welch's t-test that the networks of two runs are equally good at the first k; None of single networks."""
+    found = [(r.final[f"top-{k}"], r.final[f"± {k}"], r.config["repeats"]) for r in (run, baseline)]
+    one, other = (Sample(mean, deviation if count > 1 else None, count) for mean, deviation, count in found)
+    return welch(one, other)
 
 
 def overview(runs: Sequence[Result]) -> Mapping[str, Figure]:
@@ -302,7 +300,9 @@ def _significance(runs: Sequence[Result]) -> Figure | None:
         values, spreads = ([run.final[f"{sign}{k}"] for _, run in rows] for sign in ("top-", "± "))
         axis.barh([name for name, _ in rows], values, xerr=spreads, height=0.6)
         for i, (_, run) in enumerate(rows[1:], 1):
-            axis.annotate(f" p = {p_value(run, baseline, k):.2g}", (values[i] + spreads[i], i), va="center", fontsize=7)
+            p = p_value(run, baseline, k)
+            if p is not None:
+                axis.annotate(f" p = {p:.2g}", (values[i] + spreads[i], i), va="center", fontsize=7)
         low = min(v - s for v, s in zip(values, spreads, strict=True))
         high = max(v + s for v, s in zip(values, spreads, strict=True))
         axis.set_xlim(low - 0.3 * (high - low) - 0.1, high + 0.5 * (high - low) + 0.1)

@@ -143,6 +143,7 @@ class Local:
                         running[self._start(job)] = job, 1
                 for process in [p for p in running if p.poll() is not None]:
                     job, attempt = running.pop(process)
+                    process.communicate()
                     if process.returncode == 0 and job.finished:
                         yield job, None
                     elif attempt < ATTEMPTS:
@@ -153,6 +154,7 @@ class Local:
         finally:
             for process in running:
                 process.terminate()
+                process.communicate()
             if before is not None:
                 _asked_to_end(before)
 
@@ -162,7 +164,7 @@ class Local:
         arguments = [job.experiment, job.preset, json.dumps(job.options), str(job.folder)]
         with (job.folder / "error.txt").open("wb") as errors:
             return subprocess.Popen(
-                [sys.executable, "-m", "softly_lab.worker", *arguments], stdin=subprocess.DEVNULL, stderr=errors
+                [sys.executable, "-m", "softly_lab.worker", *arguments], stdin=subprocess.PIPE, stderr=errors
             )
 
     @staticmethod

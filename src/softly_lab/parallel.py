@@ -3,15 +3,17 @@
 import logging
 import os
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn.parallel import DistributedDataParallel
@@ -87,21 +89,32 @@ def started() -> bool:
 
 
 def launch(processes: int, arguments: Sequence[str]) -> int:
-    """Run the command `softly` in several processes on this machine, as torchrun does; the exit code."""
-    config = LaunchConfig(
-        *(1, 1, processes),
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-        monitor_interval=0.2,
-        logs_specs=DefaultLogsSpecs(local_ranks_filter={0}),  # the first process speaks for all
-    )
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    try:
-        elastic_launch(config, sys.executable)("-m", "softly_lab.process", *arguments)
-    except ChildFailedError as error:
-        return next(iter(error.failures.values())).exitcode  # it has said what was wrong
-    except SignalException:
-        return 130
+    """Run the command `softly` in several processes on this machine, as torchrun does; the exit code.
+
+    The first process speaks for all; another one is heard where it failed first.
+    """
+    with tempfile.TemporaryDirectory(prefix="softly-") as logs:
+        config = LaunchConfig(
+            *(1, 1, processes),
+            run_id=uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            monitor_interval=0.2,
+            logs_specs=DefaultLogsSpecs(
+                log_dir=logs, redirects=dict.fromkeys(range(1, processes), Std.ALL), local_ranks_filter={0}
+            ),
+        )
+        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+        try:
+            elastic_launch(config, sys.executable)("-m", "softly_lab.process", *arguments)
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            if rank > 0:
+                said = next(Path(logs).rglob(f"{rank}/stderr.log")).read_text(errors="replace").strip()
+                why = said or f"killed by signal {-failure.exitcode}"
+                sys.stderr.write(f"Process {rank + 1} of {processes} failed:\n{why}\n")
+            return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+        except SignalException:
+            return 130
     return 0

@@ -1,7 +1,13 @@
-"""One run of a sweep: `python -m softly_lab.worker EXPERIMENT PRESET OPTIONS FOLDER`, options as JSON."""
+"""One run of a sweep: `python -m softly_lab.worker EXPERIMENT PRESET OPTIONS FOLDER`, options as JSON.
+
+It stops when its standard input ends, which is when the sweep does, however that ended.
+"""
 
 import json
+import os
+import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -19,7 +25,14 @@ def work(name: str, preset: str, options: str, folder: str) -> None:
     run(experiment, experiment.configure(preset, **given), Path(folder), preset=preset, resume=True)
 
 
+def _stop_with_the_sweep() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_stop_with_the_sweep, daemon=True).start()
     try:
         work(*sys.argv[1:])
     except BaseException:

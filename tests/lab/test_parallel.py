@@ -92,3 +92,19 @@ def test_a_process_of_several_leaves_with_its_code_and_closes_no_interpreter(tmp
     assert done.returncode == code
     assert said in done.stderr
     assert "closed" not in done.stdout
+
+
+def test_another_process_than_the_first_is_heard_where_it_fails_first(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif os.environ.get('RANK') == '1':\n    sys.stderr.write('no room left\\n')\n    os._exit(3)\n"
+    )
+    done = subprocess.run(
+        [*COMMAND, "sorting", "--steps", "100000", "--nproc", "2", "--out", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 3
+    assert "Process 2 of 2 failed:\nno room left\n" in done.stderr

@@ -101,7 +101,9 @@ def test_two_sweeps_at_once_write_every_outcome_once(tmp_path):
     def both(jobs):
         """Another sweep of the same folder ends first."""
         for job in jobs:
-            executors.Local._start(job).wait()
+            with executors.Local._start(job) as process:
+                while process.poll() is None:
+                    time.sleep(0.05)
             list(executors.sweep(iter([job]), executors.get("local"), results))
             yield job, None
 
@@ -110,7 +112,8 @@ def test_two_sweeps_at_once_write_every_outcome_once(tmp_path):
     assert len(read_lines(results)) == 1
 
 
-def test_workers_end_with_their_sweep(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_sweep(tmp_path, how):
     command = [sys.executable, "-m", "softly_lab", "sweep", "sorting", "--grid", "steps=100000", "--out", str(tmp_path)]
     sweeping = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -119,8 +122,8 @@ def test_workers_end_with_their_sweep(tmp_path):
             time.sleep(0.05)
         worker = writers(found[0].parent)
         assert len(worker) == 1
-        sweeping.terminate()
-        assert sweeping.wait(20) == 128 + signal.SIGTERM
+        sweeping.send_signal(how)
+        assert sweeping.wait(20) == (128 + how if how == signal.SIGTERM else -how)
     finally:
         sweeping.kill()
     end = time.monotonic() + 10

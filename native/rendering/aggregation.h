@@ -263,7 +263,8 @@ void slopes([[maybe_unused]] const Family<T>& family, const typename Simd<T>::V*
         } else if constexpr (kind == aczel_alsina) {
             slope = family.lowered(S::max(minus_log<T>(one, other), S::set(tiny))) / other;
         } else if constexpr (kind == dombi) {
-            slope = family.lowered(S::max(one / other, S::set(tiny))) / (other * other);
+            slope = family.lowered(S::max(one / other, S::set(tiny))) / other;
+            f[i] /= other;  // apart, since the square of a small number may be nothing
         } else if constexpr (kind == schweizer_sklar) {
             slope = family.lowered(other);
         }

@@ -7,6 +7,8 @@ import softly
 from softly import native
 from softly.rendering import Camera, Lights, Mesh, Renderer, icosphere
 from softly.rendering.blend import Depths, blend, weights_at
+from softly.rendering.clipping import polygons
+from softly.rendering.rasterize import Surface
 from softly.rendering.silhouette import Choice, pixel_centres
 
 from . import scenes
@@ -94,6 +96,20 @@ class TestKernel:
             scale = max(b.abs().max().item(), 1e-3)
             limit = 2e-3 if a.ndim == 0 else 1e-4  # steepness has a sum whose terms all but cancel
             assert (a - b).abs().max() / scale < max(limit, 2 * ((c - b).abs().max() / scale).item())
+
+    @pytest.mark.parametrize(("distribution", "squared"), [("uniform", False), ("logistic", True), ("levy", False)])
+    def test_single_precision_is_double_inside_where_it_is_steep(self, distribution, squared):
+        camera, choice = scenes.view(), Choice(GET(distribution), squared, None, None)
+        surface, dial = Surface(SPHERE, camera), torch.tensor(1e8 if squared else 1e4)
+        scene = (polygons(SPHERE, camera)[0], surface.corners, surface.depths, noise((1, 320, 3, 3), 1).float())
+
+        def shades(dtype):
+            sheets, *others = (x.to(dtype).detach().requires_grad_() for x in (*scene, noise((3, 40, 40), 2).float()))
+            image = blend(sheets, dial, *others, None, 40, 40, Depths(1e-3, 1e3, 1e3), choice)
+            assert image.dtype == dtype
+            return image.detach(), *torch.autograd.grad((image * noise((3, 40, 40), 3)).sum(), (sheets, *others))
+
+        assert_same(shades(torch.float32), shades(torch.float64), 1e-6)
 
     @pytest.mark.parametrize("size", [(1, 1), (3, 70), (33, 31)])
     def test_every_size(self, size, monkeypatch):

@@ -239,8 +239,13 @@ def _forward(
     far: float,
     sharpness: float,
 ) -> tuple[Tensor, Tensor]:
-    image, kept = _shape(polygons, steepness, corners, depths, colors, background, visible, height, width)
     options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared):
+        rest = (x.double() for x in (corners, depths, colors, background))
+        scene: Any = (polygons.double(), steepness, *rest, visible, height, width, *options)
+        image, kept = _forward(*scene)
+        return image.float(), kept.float()
+    image, kept = _shape(polygons, steepness, corners, depths, colors, background, visible, height, width)
     pointers = (image.data_ptr(), kept.data_ptr())
     others = (corners, depths, colors, background)
     _call("blend", polygons, visible, others, height, width, steepness.item(), *options, *pointers)
@@ -269,13 +274,22 @@ def _backward(
     sharpness: float,
     wanted: list[bool],
 ) -> list[Tensor]:
+    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared):
+        given = (polygons, corners, depths, colors, background)
+        flat, *behind = (x.double() for x in given)
+        scene, rest = (flat, steepness, *behind), (visible, height, width, *options)
+        forward: Any = (*scene, *rest)
+        _, kept = _forward(*forward)  # which single precision has rounded
+        backward: Any = (*scene, kept, *rest, wanted)
+        first, dial, *last = _backward(grad.double(), *backward)
+        return [first.float(), dial, *(x.float() for x in last)]
     change = polygons.new_empty(())
     found = [torch.empty_like(x) for x in (polygons, corners, depths, colors, background)]
     pointers = (
         *(grad.data_ptr(), kept.data_ptr(), found[0].data_ptr(), change.data_ptr() if wanted[1] else 0),
         *(x.data_ptr() for x in found[1:]),
     )
-    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
     others = (corners, depths, colors)
     _call("blend_backward", polygons, visible, others, height, width, steepness.item(), *options, *pointers)
     every = [found[0], change.to(steepness.dtype).reshape(steepness.shape), *found[1:]]

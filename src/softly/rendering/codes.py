@@ -7,7 +7,19 @@ from functools import lru_cache
 
 from softly import tnorms
 from softly._compiling import constant_result
-from softly.distributions import Distribution, Exponential, Gamma, GumbelMax, Levy, kernels
+from softly.distributions import (
+    Cauchy,
+    Distribution,
+    Exponential,
+    Gamma,
+    GumbelMax,
+    HyperbolicSecant,
+    Laplace,
+    Levy,
+    Logistic,
+    Reciprocal,
+    kernels,
+)
 from softly.distributions.base import Reversed, Shifted
 from softly.tnorms import TNorm
 
@@ -32,6 +44,12 @@ _SUM = len(_AGGREGATIONS)
 _POWERS = (tnorms.Yager, tnorms.AczelAlsina, tnorms.Dombi, tnorms.SchweizerSklar)
 _HIGHEST = 5.0
 """Up to which power of probabilities their sum is a number in single precision: beyond, it is the reference's."""
+_MILD = 3.0
+"""And from 1 up to which power single precision is enough, since a power multiplies relative errors."""
+_STEADY = (Laplace(), Logistic(), HyperbolicSecant(), Cauchy(), Reciprocal())
+"""Distributions whose densities are nowhere steep."""
+_SLOPE, _STEADY_SLOPE = 300.0, 1500.0
+"""Up to which slope rounding of distances in single precision is little beside a border's width, and for the steady."""
 
 
 @constant_result  # which has to be outside of the cache
@@ -98,3 +116,13 @@ def tconorm_of(number: int, p: float) -> TNorm | None:
     if not 0 < number < _SUM:
         raise ValueError(f"softly.Renderer: the kernel knows T-conorms 0 to {_SUM}, got {number}.")
     return _AGGREGATIONS[number](p)  # type: ignore[call-arg]
+
+
+def delicate(distribution: int, steepness: float, squared: bool, tconorm: int = _SUM, p: float = 1.0) -> bool:
+    """Whether gradients would be off by more than 1e-4 of the largest, were they computed in single precision."""
+    if distribution >= _FIRST and _ASYMMETRIC[distribution - _FIRST] == Gamma(0.5):  # endless at its end
+        return True
+    if 0 < tconorm < _SUM and _AGGREGATIONS[tconorm] in _POWERS and not 1.0 <= abs(p) <= _MILD:
+        return True
+    steady = distribution < _FIRST and kernels.decode(distribution, -1.0) in _STEADY
+    return (math.sqrt(steepness) if squared else steepness) > (_STEADY_SLOPE if steady else _SLOPE)

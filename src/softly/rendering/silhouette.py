@@ -157,8 +157,11 @@ def _forward(
     parameter: float,
     cutoff: float,
 ) -> tuple[Tensor, Tensor]:
-    image, kept = _shape(polygons, steepness, seen, height, width)
     options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared, tconorm, parameter):
+        image, kept = _forward(polygons.double(), steepness, seen, height, width, *options)
+        return image.float(), kept.float()
+    image, kept = _shape(polygons, steepness, seen, height, width)
     pointers = (image.data_ptr(), kept.data_ptr())
     _call("silhouette", polygons, seen, height, width, steepness.item(), *options, *pointers)
     return image, kept
@@ -181,8 +184,13 @@ def _backward(
     cutoff: float,
     wanted: list[bool],
 ) -> list[Tensor]:
-    grad_polygons, change = torch.empty_like(polygons), polygons.new_empty(())
     options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared, tconorm, parameter):
+        exact, arguments = polygons.double(), (seen, height, width, *options)
+        _, kept = _forward(exact, steepness, *arguments)  # which single precision has rounded
+        first, second = _backward(grad.double(), exact, steepness, kept, *arguments, wanted)
+        return [first.float(), second]
+    grad_polygons, change = torch.empty_like(polygons), polygons.new_empty(())
     pointers = (grad.data_ptr(), kept.data_ptr(), grad_polygons.data_ptr(), change.data_ptr() if wanted[1] else 0)
     _call("silhouette_backward", polygons, seen, height, width, steepness.item(), *options, *pointers)
     return [

@@ -1,5 +1,6 @@
 """The compiled module's threads and instruction sets, seen through one kernel."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -72,6 +73,46 @@ assert codes == [0] * 10, codes
 """
     # Without OMP_NUM_THREADS=1 a child could wait for threads of torch's, which fork doesn't copy either.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=environment)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "GOMP_parallel"), reason="torch brings no threads of OpenMP"
+)
+def test_torch_and_kernels_share_threads():
+    script = f"""
+import os, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import torch
+from test_parallel import any_by_kernel
+torch.set_num_threads(3)
+torch.rand(1 << 20).exp()
+x = torch.rand({ROWS}, {COLUMNS}, dtype=torch.float64) / {COLUMNS}
+before = len(os.listdir("/proc/self/task"))
+any_by_kernel(x, 3)
+assert len(os.listdir("/proc/self/task")) == before
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=environment)
+
+
+def test_kernels_have_threads_where_torch_has_not():
+    script = f"""
+import importlib.util, os, sys
+import numpy as np
+spec = importlib.util.spec_from_file_location("_native", {softly.native.library.module.__file__!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+x = np.random.default_rng(0).random(({ROWS}, {COLUMNS})) / {COLUMNS}
+def run(threads):
+    out = np.full({ROWS}, np.nan)
+    module.hamacher_f64(x.ctypes.data, out.ctypes.data, *x.shape, 1.0, True, threads)
+    return out
+assert all((run(threads) == run(1)).all() for threads in (2, 3, 16))
+assert "torch" not in sys.modules
+assert sys.platform != "linux" or len(os.listdir("/proc/self/task")) > 1
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=environment)
 
 

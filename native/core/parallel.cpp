@@ -10,17 +10,19 @@
 #include <thread>
 
 #if !defined(_WIN32)
+#include <dlfcn.h>
 #include <pthread.h>
 #endif
 
 namespace softly {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // To wake a thread that sleeps takes as long as a small kernel, and where there was one kernel the next is often near:
 // so a thread looks for a while before it sleeps. Returns whether `ready` came true.
 template <typename Ready>
 bool look(Ready&& ready) {
-    using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::chrono::microseconds(100);
     do {
         for (int i = 0; i < 16; ++i) {
@@ -125,11 +127,66 @@ class Pool {
     int workers_ = 0;
 };
 
+// OpenMP's threads, where torch has brought them: they look for work for milliseconds after each of its loops, and those
+// of a pool would have to share the cores with them.
+//
+// All of them have to come to the end of a loop, also those that find nothing left to do. Where others keep the cores
+// busy that takes much longer than the work itself, and the pool, which waits for nobody who is late, is taken for a while.
+class Team {
+  public:
+    // Whether it has done the job.
+    bool run(Job& job, int threads) {
+        const Loop loop = loop_.load(std::memory_order_relaxed);
+        const auto begin = Clock::now();
+        if (!loop || begin.time_since_epoch().count() < back_.load(std::memory_order_relaxed)) return false;
+        Part part{job, std::this_thread::get_id(), begin};
+        loop([](void* part) { static_cast<Part*>(part)->work(); }, &part, static_cast<unsigned>(threads), 0);
+        const auto end = Clock::now();
+        if (end - part.done > part.done - begin + std::chrono::milliseconds(1)) {
+            back_.store((end + std::chrono::seconds(1)).time_since_epoch().count(), std::memory_order_relaxed);
+        }
+        return true;
+    }
+
+    // For a child of fork, which has none of the threads.
+    void leave() { loop_.store(nullptr); }
+
+  private:
+    using Loop = void (*)(void (*)(void*), void*, unsigned, unsigned);
+
+    struct Part {
+        Job& job;
+        const std::thread::id caller;
+        Clock::time_point done;  // when the caller had nothing more to do
+
+        void work() {
+            job.work();
+            if (std::this_thread::get_id() == caller) done = Clock::now();
+        }
+    };
+
+    static Loop found() {
+#if defined(_WIN32)
+        return nullptr;
+#else
+        return reinterpret_cast<Loop>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+#endif
+    }
+
+    std::atomic<Loop> loop_{found()};
+    std::atomic<Clock::rep> back_{0};
+};
+
+Team team;
+
 // Never destroyed, since workers wait in it until the process ends. A child of fork has none of its parent's
 // threads and perhaps a locked mutex, so it gets a new one.
 std::atomic<Pool*> pool = [] {
 #if !defined(_WIN32)  // which has no fork
-    pthread_atfork(nullptr, nullptr, [] { pool.store(new Pool); });
+    pthread_atfork(nullptr, nullptr, [] {
+        pool.store(new Pool);
+        team.leave();
+    });
 #endif
     return new Pool;
 }();
@@ -143,7 +200,7 @@ void run_parallel(int64_t count, int64_t grain, int threads, void (*body)(void*,
     const int helpers = static_cast<int>(std::min<int64_t>(threads, pieces)) - 1;
     Job job{count, grain, body, context, more, helpers};
     if (helpers <= 0) return job.work();
-    pool.load()->run(job);
+    if (!team.run(job, threads)) pool.load()->run(job);
 }
 
 }  // namespace softly

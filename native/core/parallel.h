@@ -1,4 +1,4 @@
-// A parallel loop over a pool of threads that persists between calls.
+// A parallel loop over torch's threads, or over a pool that persists between calls.
 #pragma once
 
 #include <cstdint>

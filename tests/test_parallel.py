@@ -77,7 +77,7 @@ assert codes == [0] * 10, codes
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "GOMP_parallel"), reason="torch brings no threads of OpenMP"
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "GOMP_parallel"), reason="torch has no threads of OpenMP"
 )
 def test_torch_and_kernels_share_threads():
     script = f"""

@@ -1,4 +1,4 @@
-"""Progress of a run in the terminal: how far, how fast, what was reached, how long it will take."""
+"""Progress of a run or a sweep in the terminal: how far, how fast, what was reached, how long it will take."""
 
 import time
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from rich.progress import Progress as Bar
 
 
 class Progress:
-    """Watches a run. Where nobody looks, as in a log file, it writes a line every half minute."""
+    """Watches a run, or runs. Where nobody looks, as in a log file, it writes a line every half minute."""
 
-    def __init__(self, console: Console, name: str) -> None:
-        self.console, self.name = console, name
+    def __init__(self, console: Console, name: str, unit: str = "step") -> None:
+        self.console, self.name, self.unit = console, name, unit
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -50,5 +50,5 @@ class Progress:
         if not self.console.is_terminal and now - self._said > 30:
             self._said = now
             self.console.print(
-                f"{self.name}: step {step} of {steps}, {speed}  {reached}", highlight=False, soft_wrap=True
+                f"{self.name}: {self.unit} {step} of {steps}, {speed}  {reached}", highlight=False, soft_wrap=True
             )

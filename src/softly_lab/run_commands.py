@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import inspect
+import math
 import shlex
 import sys
 import types
@@ -314,16 +315,22 @@ def _sweep(
     from rich.console import Console
 
     from softly_lab import executors
+    from softly_lab.progress import Progress
 
     console, failed = Console(stderr=True), 0
     jobs = executors.jobs(experiment, preset, values, lambda config: place(experiment, config, preset, out))
-    for outcome in executors.sweep(jobs, engine, out / experiment.name / f"{preset}.jsonl"):
-        name = outcome.job.folder.name
-        if outcome.final is None:
-            failed += 1
-            console.print(f"[red]✗[/] {name}\n{outcome.error}", highlight=False, soft_wrap=True)
-        else:
-            console.print(f"[green]✓[/] {name}: {numbers(outcome.final)}", highlight=False, soft_wrap=True)
+    outcomes = executors.sweep(jobs, engine, out / experiment.name / f"{preset}.jsonl")
+    total = math.prod(map(len, values.values()))
+    with Progress(console, experiment.name, "run") as progress:
+        progress(0, total, {})
+        for done, outcome in enumerate(outcomes, 1):
+            name = outcome.job.folder.name
+            if outcome.final is None:
+                failed += 1
+                console.print(f"[red]✗[/] {name}\n{outcome.error}", highlight=False, soft_wrap=True)
+            else:
+                console.print(f"[green]✓[/] {name}: {numbers(outcome.final)}", highlight=False, soft_wrap=True)
+            progress(done, total, {})
     return failed
 
 

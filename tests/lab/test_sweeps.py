@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,16 @@ def writers(folder):
     inode = os.stat(folder / ".lock").st_ino
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return {int(line[4]) for line in lines if line[5].endswith(f":{inode}")}
+
+
+def test_a_terminal_shows_how_far_a_sweep_is(tmp_path):
+    options = ["--grid", "steps=2", "--grid", "test_lists=10", "--seeds", "2", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "softly_lab", "sweep", "sorting", *options]
+    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "200"}  # which rich takes for a terminal
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True).stderr
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert plain.count("✓") == 2
+    assert plain.index("0/2") < plain.index("1/2") < plain.index("2/2")
 
 
 @pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.slow)])

@@ -44,7 +44,8 @@ class Config:
 
     What the chapter does not state: the steepness of sorters that are no networks is "auto", as many as a list's
     spread asks for, and that of distributions that it did not try is the logistic one's. Nor does chapter 7 state
-    Tikhonov's λ, or RESGRO's samples, sets and scale.
+    Tikhonov's λ, or RESGRO's samples, sets and scale: subsets of 10 from 5, 10, 25 and 50, and a scale of 0.3 from 0.03,
+    0.1 and 0.3, were the best on validation images of small digits after 300 steps, with one seed, where 0.1 did as well.
 
     A control is the plain gradient, made as long as the Newton step of the batch: what it reaches is not by curvature.
     """
@@ -64,7 +65,7 @@ class Config:
     num_samples: int = option(100, "Of RESGRO.", least=2)
     subset_size: int = option(10, "Of RESGRO's subsets.", least=2)
     num_sets: int | None = option(None, "Of RESGRO; none is all subsets.", least=1)
-    scale: float = option(0.1, "Of RESGRO's noise.", least=0.0)
+    scale: float = option(0.3, "Of RESGRO's noise.", least=0.0)
     validation: bool = option(False, "Test on a fifth of the images to learn from, to choose options by.")
     batch_size: int = option(100, "Lists a step.", least=1)
     learning_rate: float = option(10**-3.5, "Of Adam.", least=0.0)

@@ -44,8 +44,8 @@ class Config:
 
     What the chapter does not state: the steepness of sorters that are no networks is "auto", as many as a list's
     spread asks for, and that of distributions that it did not try is the logistic one's. Nor does chapter 7 state
-    Tikhonov's λ, or RESGRO's samples, sets and scale: subsets of 10 from 5, 10, 25 and 50, and a scale of 0.3 from 0.03,
-    0.1 and 0.3, were the best on validation images of small digits after 300 steps, with one seed, where 0.1 did as well.
+    Tikhonov's λ, or RESGRO's samples, sets and scale: subsets of 10, from 5, 10, 25 and 50, and a scale of 0.3, from
+    0.03, 0.1 and 0.3, were the best on validation images of small digits after 300 steps with one seed.
 
     A control is the plain gradient, made as long as the Newton step of the batch: what it reaches is not by curvature.
     """

@@ -54,8 +54,8 @@ class Config:
     width: int = option(64, "Channels of the network.", least=1)
     batch_size: int = option(70, "Maps a step.", least=1)
     learning_rate: float | None = option(
-        None, "Of Adam, 0.001 where the loss or the algorithm is sampled and 0.003 elsewhere if not given; a tenth "
-        "after 60 % of the steps, and again after 80 %.", least=0.0,
+        None, "Of Adam, 0.001 for RESGRO and 0.003 elsewhere if not given; a tenth after 60 % of the steps, and again "
+        "after 80 %.", least=0.0,
     )  # fmt: skip
     validation: bool = option(False, "Test on other maps than those of the test, to choose options by.")
     steps: int = option(7150, "Batches to learn from.", least=1)
@@ -77,7 +77,7 @@ class ShortestPath(Training):
         self.data = f"{how} (stand-in for Warcraft)" + (", validation" if config.validation else "")
         network = terrain_paths if config.method == "baseline" else terrain_costs
         self.model = network(terrain.CELLS, config.width).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        usual = 1e-3 if config.method in SAMPLED else 3e-3
+        usual = 1e-3 if config.method == "resgro" else 3e-3
         self.rate = usual if config.learning_rate is None else config.learning_rate
         self.optimizer = torch.optim.Adam(self.model.parameters(), self.rate)
         self.criterion = self._newton(self._criterion())

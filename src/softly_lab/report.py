@@ -5,6 +5,7 @@ import itertools
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 import softly
 from softly_lab import experiments
 from softly_lab.published import PublishedTable, Row, kinds, tables
-from softly_lab.runner import Result, load
+from softly_lab.runner import Result, load, plain
 from softly_lab.tour.plots import STYLE, panels, svg
 
 MOST_PICTURES = 8  # of one experiment
@@ -30,10 +31,15 @@ def collect(paths: Iterable[Path]) -> list[Result]:
         if not path.is_dir():
             raise ValueError(f"{path}: there is no such folder.")
         for result in sorted(path.rglob("result.json")):
-            found[result.parent.resolve()] = load(result.parent)
+            found[result.parent.resolve()] = _completed(load(result.parent))
     if not found:
         raise ValueError("there are no finished runs in these folders.")
     return list(found.values())
+
+
+def _completed(run: Result) -> Result:
+    """A run with the usual values of options that are newer than it, as it would go on with."""
+    return replace(run, config={**plain(experiments.get(run.experiment).config()), **run.config})
 
 
 def render(runs: Sequence[Result]) -> str:
@@ -75,6 +81,11 @@ def _differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
     """The options by which configs differ."""
     names = dict.fromkeys(itertools.chain.from_iterable(options))
     return [name for name in names if len({json.dumps(one.get(name)) for one in options}) > 1]
+
+
+def _named(config: Mapping[str, Any], options: Iterable[str]) -> list[str]:
+    """Options of a config, each with its value."""
+    return [f"{name} {'not given' if config[name] is None else config[name]}" for name in options]
 
 
 def spread(values: Sequence[float], deviation: float | None = None) -> str:
@@ -128,7 +139,7 @@ def _compared(table: PublishedTable, groups: Mapping[str, Sequence[Result]]) -> 
         alike = kinds(groups[row.label], without=row.over)
         options = [json.loads(key[2]) for key in alike]
         for (preset, data, _), runs in alike.items():
-            label = ", ".join([row.label, *(f"{o} {runs[0].config.get(o)}" for o in _differing(options))])
+            label = ", ".join([row.label, *_named(runs[0].config, _differing(options))])
             found = [_measured(table, row, runs, metric) for metric in table.metrics]
             cells = "".join(f"<td>{a}<td><b>{b}</b>" for a, b in zip(measured, found, strict=True)) + rest
             if table.baseline:
@@ -151,7 +162,7 @@ def _listed(runs: Sequence[Result]) -> str:
     differing = _differing(options)
     lines = []
     for ((preset, data, _), group), chosen in zip(alike, options, strict=True):
-        what = ", ".join(f"{name} {chosen[name]}" for name in differing) or "as the preset has it"
+        what = ", ".join(_named(chosen, differing)) or "as the preset has it"
         cells = "".join(
             f"<td>{spread([run.final[name] for run in group])}" if name in group[0].final else "<td>" for name in names
         )

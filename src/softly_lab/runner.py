@@ -244,7 +244,7 @@ def _run(
         experiment.name,
         preset,
         task.data,
-        _plain(config),
+        plain(config),
         tuple(metrics),
         minutes,
         None if kept is None else kept.folder,
@@ -296,7 +296,7 @@ def _checkpoint(folder: Path) -> Path:
     return folder / "checkpoints" / "last.safetensors"
 
 
-def _plain(config: Any) -> dict[str, Any]:
+def plain(config: Any) -> dict[str, Any]:
     """The config as it comes back from JSON."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
@@ -309,14 +309,14 @@ class _Kept:
     ) -> None:
         self.folder = folder
         self.checkpoint = _checkpoint(folder)
-        described: dict[str, Any] = {"experiment": experiment.name, "preset": preset, "config": _plain(config)}
+        described: dict[str, Any] = {"experiment": experiment.name, "preset": preset, "config": plain(config)}
         if processes > 1:
             described["processes"] = processes
         path = folder / "config.json"
         if path.exists():
             if not resume:
                 raise ValueError(f"{folder} has a run already: go on with --resume, or choose another folder.")
-            self._same(path, described, _plain(experiment.config()))
+            self._same(path, described, plain(experiment.config()))
         self._described = described
         self.lines = Lines(folder / "metrics.jsonl")
         self.finished = (folder / "result.json").exists()

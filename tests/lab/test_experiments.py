@@ -222,7 +222,7 @@ def test_sweeps_over_the_inverse_temperature_are_drawn():
             "sorting",
             "quick",
             "digits",
-            runner._plain(experiment.configure("quick", beta=beta)),
+            runner.plain(experiment.configure("quick", beta=beta)),
             ({"EM": em},),
             0.1,
             None,

@@ -1,5 +1,6 @@
 """The report has what the thesis published and what was run, and opens in a browser."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -51,11 +52,34 @@ def test_the_page(runs):
     assert not re.search(r"""(src|href)=["']?http""", page)
 
 
+def test_runs_that_are_older_than_an_option_have_its_usual_value(runs, tmp_path):
+    for seed in (0, 1):
+        shutil.copytree(runs / f"sorting-{seed}", tmp_path / str(seed))
+    path = tmp_path / "0" / "config.json"
+    described = json.loads(path.read_text())
+    del described["config"]["validation"]
+    path.write_text(json.dumps(described))
+    found = report.collect([tmp_path])
+    assert len(published.kinds(found)) == 1
+    assert "2 seeds, quick" in report.render(found)
+
+
+def test_options_that_were_not_given_say_so():
+    experiment = experiments.get("shortest-path")
+    result = lambda scale: runner.Result(  # noqa: E731
+        *("shortest-path", "quick", "drawn maps", runner.plain(experiment.configure("quick", scale=scale))),
+        *(({"EM": 1.0, "cost match": 1.0, "step": 1},), 1.0, None),
+    )
+    page = report.render([result(None), result(0.5)])
+    assert "scale not given" in page
+    assert "scale 0.5" in page
+
+
 def test_rows_and_columns_that_are_quoted_only():
     experiment = experiments.get("logic")
 
     def result(accuracy, **options):
-        config = runner._plain(experiment.configure("standard", data="mnist", **options))
+        config = runner.plain(experiment.configure("standard", data="mnist", **options))
         final = {"accuracy": accuracy, "parameters": 48000, "bytes": 24000, "ns a row": 300.0, "OPs": 48000}
         return runner.Result("logic", "standard", "MNIST", config, (final,), 1.0, None)
 
@@ -77,7 +101,7 @@ def test_differences_are_tested_against_their_baseline():
     reached = {"regular": (93.0, 93.4, 92.8), "hessian": (94.0, 94.1, 93.9), "fisher": (94.0,)}
 
     def result(method, seed, accuracy):
-        config = runner._plain(experiment.configure("standard", method=method, seed=seed))
+        config = runner.plain(experiment.configure("standard", method=method, seed=seed))
         return runner.Result("classification", "standard", "MNIST", config, ({"accuracy": accuracy},), 1.0, None)
 
     groups = {m: [result(m, seed, a) for seed, a in enumerate(found)] for m, found in reached.items()}
@@ -95,7 +119,7 @@ def test_rows_of_several_options_say_which():
     experiment = experiments.get("sorting")
 
     def result(beta, seed, reached):
-        config = runner._plain(experiment.configure("standard", distribution="logistic", beta=beta, seed=seed))
+        config = runner.plain(experiment.configure("standard", distribution="logistic", beta=beta, seed=seed))
         final = {"EM": reached, "EW": 90.0, "EM5": reached}
         return runner.Result("sorting", "standard", "MNIST, four digits", config, (final,), 1.0, None)
 
@@ -160,7 +184,7 @@ def test_means_and_extremes_over_an_option():
     kind = {"distribution": "logistic", "art": 0.4, "sorter": "bitonic", "n": 32, "batch_size": 4}
 
     def result(beta, seed, reached):
-        config = runner._plain(experiment.configure("standard", **kind, beta=beta, seed=seed))
+        config = runner.plain(experiment.configure("standard", **kind, beta=beta, seed=seed))
         return runner.Result(
             "sorting", "standard", "MNIST, four digits", config, ({"EM": 1.0, "EW": 50.0, "EM5": reached},), 1.0, None
         )
@@ -178,7 +202,7 @@ def test_networks_of_a_run_are_a_sample():
     experiment = experiments.get("topk")
 
     def result(mean, deviation, **options):
-        config = runner._plain(experiment.configure("standard", **options))
+        config = runner.plain(experiment.configure("standard", **options))
         final = {"top-1": mean, "± 1": deviation, "top-5": 2 * mean, "± 5": 1.0}
         return runner.Result("topk", "standard", "CIFAR-100, a part of it, 8×8 pixels", config, (final,), 1.0, None)
 
@@ -195,7 +219,7 @@ def test_networks_of_a_run_are_a_sample():
 
 def test_a_table_that_is_quoted_only():
     experiment = experiments.get("topk")
-    config = runner._plain(experiment.configure("standard", model="head", data="digits", loss="softmax"))
+    config = runner.plain(experiment.configure("standard", model="head", data="digits", loss="softmax"))
     final = {"top-1": 90.0, "± 1": 1.0, "top-5": 99.0, "± 5": 0.1}
     page = report.render([runner.Result("topk", "standard", "Embeddings of digits", config, (final,), 1.0, None)])
     assert "<td>86.06<td><b>90.00 ± 1.00</b><td>97.795<td><b>99.00 ± 0.10</b><td>39.29<td>69.63" in page

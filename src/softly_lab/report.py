@@ -187,13 +187,17 @@ def _curves(name: str, runs: Sequence[Result]) -> str:
         for run, (axis, metric) in itertools.product(group, zip(axes, metrics, strict=True)):
             points = [(line["step"], line[metric]) for line in run.metrics if metric in line]
             axis.plot(
-                *zip(*points, strict=True), color=f"C{number % 6}", label=label if run is group[0] else None, alpha=0.9
+                *zip(*points, strict=True),
+                color=f"C{number % 6}",
+                linestyle=("-", "--", ":")[number // 6 % 3],
+                label=label if run is group[0] else None,
+                alpha=0.9,
             )
     for axis, metric in zip(axes, metrics, strict=True):
         axis.set_title(metric)
         axis.set_xlabel("step")
     if differing and len(alike) <= 10:
-        axes[-1].legend(fontsize=7)
+        axes[-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     caption = "<figcaption>Every run, step by step.</figcaption>"
     return f"<figure><div class=drawing>{svg(figure, f'{name}-curves')}</div>{caption}</figure>"
 

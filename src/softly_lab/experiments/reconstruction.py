@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
             "learning_rate": 2e-3, "exponent": -1.5, "steps": 100, "report": 20,
         },
         "standard": {
-            "width": 32, "batch_size": 8, "learning_rate": 3e-4, "steps": 2000, "report": 200,
+            "width": 32, "batch_size": 8, "learning_rate": 3e-4, "steps": 10_000, "report": 500,
         },
         "full": {},
     },

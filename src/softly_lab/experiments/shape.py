@@ -179,7 +179,7 @@ EXPERIMENT = Experiment(
             "learning_rates": (10**-1.5,), "exponents": (-1.5, -2.5), "finer": 2, "iterations": 60,
         },
         "standard": {
-            "elevations": (30.0,), "learning_rates": (10**-1.5,), "exponents": (-2.0, -3.0, -4.0, -5.0), "finer": 5,
+            "learning_rates": (10**-1.5,), "exponents": (-2.0, -3.0, -4.0, -5.0), "finer": 5,
         },
         "full": {},
     },

@@ -158,6 +158,17 @@ def test_second_derivatives_are_those_of_the_reference():
     assert torch.autograd.gradgradcheck(render, (corners, dial))
 
 
+@pytest.mark.parametrize("tconorm", ["yager", "aczel_alsina", "dombi"])
+def test_second_derivatives_of_low_powers_in_single_precision(tconorm):
+    renderer = Renderer((5, 9), distribution="gaussian", steepness=40.0, tconorm=TNORM(tconorm, p=0.5))
+    mesh, camera, found = icosphere(42), Camera.look_at(distance=3.0), []
+    for points in (mesh.vertices, mesh.vertices.double()):
+        area = lambda x: renderer.silhouette(mesh.at(x), camera).square().sum()  # noqa: E731
+        found.append(torch.func.jvp(torch.func.grad(area), (points,), (torch.full_like(points, 0.1),))[1])
+    assert found[0].dtype == torch.float32
+    assert_same([found[0].double()], [found[1]], 1e-4)
+
+
 def test_distributions_that_the_kernel_does_not_know():
     camera = scenes.view()
     for distribution in (GET("gamma", shape=0.7), softly.distributions.art("logistic"), GET("logistic").squared()):

@@ -124,6 +124,8 @@ def _of_numbers(
         codes.tconorm_of(tconorm, parameter),
         None if cutoff < 0 else cutoff,
     )
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, 0.0, squared, tconorm, parameter):
+        return reference(polygons.double(), steepness, seen, height, width, choice).float()
     return reference(polygons, steepness, seen, height, width, choice)
 
 

@@ -112,10 +112,8 @@ NB_MODULE(_native, m) {
     define(m, "logsumexp_backward_f32", SOFTLY_SELECT(logsumexp_backward<float>));
     define(m, "logsumexp_backward_f64", SOFTLY_SELECT(logsumexp_backward<double>));
 
-    define(m, "blend_f32", SOFTLY_SELECT(blend<float>));
-    define(m, "blend_f64", SOFTLY_SELECT(blend<double>));
-    define(m, "blend_backward_f32", SOFTLY_SELECT(blend_backward<float>));
-    define(m, "blend_backward_f64", SOFTLY_SELECT(blend_backward<double>));
+    define(m, "blend_f64", SOFTLY_SELECT(blend));
+    define(m, "blend_backward_f64", SOFTLY_SELECT(blend_backward));
     define(m, "rasterize_f32", SOFTLY_SELECT(rasterize<float>));
     define(m, "rasterize_f64", SOFTLY_SELECT(rasterize<double>));
     define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));

@@ -1038,13 +1038,13 @@ RENDERING = [
         "logistic",
         {"distribution": "logistic"},
         {"distribution": "cauchy"},
-        *(6, False, 0.0, False, 1, 1.0, -1.0),
+        *(6, False, 0.0, False, 1, 1.0, -1.0, 1e-16),
     ),
     _renderer_row(
         "gaussian, yager, squared",
         {"distribution": "gaussian", "tconorm": "yager", "squared": True},
         {"distribution": "cauchy", "tconorm": "einstein", "squared": False},
-        *(4, False, 0.0, True, 3, 2.0, -1.0),
+        *(4, False, 0.0, True, 3, 2.0, -1.0, 1e-16),
     ),
     Row(
         "Renderer[nearest]",
@@ -1067,7 +1067,7 @@ RENDERING = [
         shortest=3,
         native_op=(
             "blend",
-            (*_blended_scene(), None, 4, 5, 6, False, 0.0, False, -1.0, 0.1, 10.0, 30.0),
+            (*_blended_scene(), None, 4, 5, 6, False, 0.0, False, -1.0, 0.1, 10.0, 30.0, 1e-17),
         ),
         native_input=lambda x: x[..., _TETRAHEDRON, :2],
     ),

@@ -119,17 +119,16 @@ struct Forward : Layers<T> {
 
 }  // namespace
 
-template <typename T>
-bool blend(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t sides, const T* corners,
-           const T* depths, const T* colors, const T* background, int64_t height, int64_t width, double steepness,
-           int distribution, bool reversed, double shift, bool squared, double cutoff, double near, double far,
-           double sharpness, T* image, T* kept, int threads) {
+bool blend(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t sides,
+           const double* corners, const double* depths, const double* colors, const double* background, int64_t height,
+           int64_t width, double steepness, int distribution, bool reversed, double shift, bool squared, double cutoff,
+           double near, double far, double sharpness, double dropped, double* image, double* kept, int threads) {
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
-    const Scene<T> scene(polygons, seen, batch, faces, sides, height, width, dial, total, 1, threads);
-    Buffer<T> reach(batch * 2 * scene.padded);
+    const Scene<double> scene(polygons, seen, batch, faces, sides, height, width, dial, total, 1, dropped, threads);
+    Buffer<double> reach(batch * 2 * scene.padded);
     if (!scene || !reach) return false;
-    const Forward<T> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, reach.get());
-    using Bench = typename Forward<T>::Bench;
+    const Forward<double> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, dropped, reach.get());
+    using Bench = typename Forward<double>::Bench;
     Enough enough;
     parallel_for(
         batch * pass.squares(), 1, threads,
@@ -152,13 +151,5 @@ bool blend(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces,
         false);
     return enough;
 }
-
-#define SOFTLY_INSTANTIATE(T)                                                                                       \
-    template bool blend(const T*, const uint8_t*, int64_t, int64_t, int64_t, const T*, const T*, const T*, const T*, \
-                        int64_t, int64_t, double, int, bool, double, bool, double, double, double, double, T*, T*,  \
-                        int);
-SOFTLY_INSTANTIATE(float)
-SOFTLY_INSTANTIATE(double)
-#undef SOFTLY_INSTANTIATE
 
 }  // namespace softly::SOFTLY_ISA

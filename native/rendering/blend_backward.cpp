@@ -157,21 +157,22 @@ struct Backward : Layers<T> {
 
 }  // namespace
 
-template <typename T>
-bool blend_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t sides,
-                    const T* corners, const T* depths, const T* colors, int64_t height, int64_t width, double steepness,
-                    int distribution, bool reversed, double shift, bool squared, double cutoff, double near, double far,
-                    double sharpness, const T* grad, const T* kept, T* grad_polygons, T* grad_steepness,
-                    T* grad_corners, T* grad_depths, T* grad_colors, T* grad_background, int threads) {
+bool blend_backward(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t sides,
+                    const double* corners, const double* depths, const double* colors, int64_t height, int64_t width,
+                    double steepness, int distribution, bool reversed, double shift, bool squared, double cutoff,
+                    double near, double far, double sharpness, double dropped, const double* grad, const double* kept,
+                    double* grad_polygons, double* grad_steepness, double* grad_corners, double* grad_depths,
+                    double* grad_colors, double* grad_background, int threads) {
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
-    const Scene<T> scene(polygons, seen, batch, faces, sides, height, width, dial, total, 1, threads);
-    Buffer<T> reach(batch * 2 * scene.padded);
+    const Scene<double> scene(polygons, seen, batch, faces, sides, height, width, dial, total, 1, dropped, threads);
+    Buffer<double> reach(batch * 2 * scene.padded);
     if (!scene || !reach) return false;
-    const Backward<T> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, reach.get());
-    using Bench = typename Backward<T>::Bench;
+    const Backward<double> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, dropped,
+                                reach.get());
+    using Bench = typename Backward<double>::Bench;
     const int64_t each = 4 * sides + kRest, stride = faces * each;
-    const int64_t parts = pass.parts(threads, stride * sizeof(T));
-    Buffer<T> sums(batch * parts * stride);
+    const int64_t parts = pass.parts(threads, stride * sizeof(double));
+    Buffer<double> sums(batch * parts * stride);
     Buffer<double> changes(batch * parts);
     if (!sums || !changes) return false;
     Enough enough;
@@ -183,8 +184,8 @@ bool blend_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64
         }
         Bench bench(memory.get(), scene.padded);
         for (int64_t i = begin; i < end; ++i) {
-            T* own = sums.get() + i * stride;
-            std::memset(own, 0, sizeof(T) * stride);
+            double* own = sums.get() + i * stride;
+            std::memset(own, 0, sizeof(double) * stride);
             changes.get()[i] = 0;
             double* change = grad_steepness ? changes.get() + i : nullptr;
             for (int64_t square = i % parts; square < pass.squares(); square += parts) {
@@ -202,37 +203,29 @@ bool blend_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64
         [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t at = i / faces, face = i % faces;
-                const T* edge = scene.edges(at) + face * sides * kEdge;
-                const T* own = sums.get() + at * parts * stride + face * each;
+                const double* edge = scene.edges(at) + face * sides * kEdge;
+                const double* own = sums.get() + at * parts * stride + face * each;
                 if (sides == 3) {
-                    Border<T>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
+                    Border<double>::template finish<3>(edge, own, parts, stride, grad_polygons + i * 6);
                 } else {
-                    Border<T>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
+                    Border<double>::template finish<6>(edge, own, parts, stride, grad_polygons + i * 12);
                 }
-                T rest[kRest] = {};
+                double rest[kRest] = {};
                 for (int64_t part = 0; part < parts; ++part) {
                     for (int n = 0; n < kRest; ++n) rest[n] += own[part * stride + 4 * sides + n];
                 }
-                std::memcpy(grad_corners + 9 * i, rest, 9 * sizeof(T));
-                std::memcpy(grad_depths + 3 * i, rest + 9, 3 * sizeof(T));
-                std::memcpy(grad_colors + 9 * i, rest + 12, 9 * sizeof(T));
+                std::memcpy(grad_corners + 9 * i, rest, 9 * sizeof(double));
+                std::memcpy(grad_depths + 3 * i, rest + 9, 3 * sizeof(double));
+                std::memcpy(grad_colors + 9 * i, rest + 12, 9 * sizeof(double));
             }
         },
         false);
     if (grad_steepness) {
         double total = 0;
         for (int64_t i = 0; i < batch * parts; ++i) total += changes.get()[i];
-        *grad_steepness = static_cast<T>(total);
+        *grad_steepness = total;
     }
     return true;
 }
-
-#define SOFTLY_INSTANTIATE(T)                                                                                         \
-    template bool blend_backward(const T*, const uint8_t*, int64_t, int64_t, int64_t, const T*, const T*, const T*,   \
-                                 int64_t, int64_t, double, int, bool, double, bool, double, double, double, double,   \
-                                 const T*, const T*, T*, T*, T*, T*, T*, T*, int);
-SOFTLY_INSTANTIATE(float)
-SOFTLY_INSTANTIATE(double)
-#undef SOFTLY_INSTANTIATE
 
 }  // namespace softly::SOFTLY_ISA

@@ -2,8 +2,8 @@
 //
 // A face has log p + sharpness (closeness - that of the background) at a pixel, and with it the share exp of that, by all
 // shares and 1 for the background. Boxes bound how much it covers and depths of corners how close it is, so that what is
-// below the best of a pixel by so much as cannot be seen need not be looked at. Probabilities up to kLeast are 0 here, in
-// single as in double precision.
+// below the best of a pixel by so much that all of it is no more than `dropped` need not be looked at. Probabilities up to
+// kLeast are 0 here, in single as in double precision.
 #pragma once
 
 #include "rendering/surface.h"
@@ -34,14 +34,14 @@ struct Layers : Tiles<T> {
     T* reach;  // (batch, 2, padded): sharpness (closeness - kBehind) at most and at least
 
     Layers(const Scene<T>& scene, const T* corners, const T* depths, const T* colors, const uint8_t* seen, Range range,
-           double sharpness, T* reach)
+           double sharpness, double dropped, T* reach)
         : Base{scene},
           corners(corners),
           depths(depths),
           colors(colors),
           range(range),
           sharpness(T(sharpness)),
-          slack(T((sizeof(T) == 4 ? 16 : 40) + __builtin_log(double(scene.faces + 1)))),
+          slack(T(__builtin_log(double(scene.faces + 1) / dropped))),
           cover(cover_of<T, false>(scene.dial.family)),
           cover_slope(cover_of<T, true>(scene.dial.family)),
           reach(reach) {

@@ -1,8 +1,7 @@
 // The polygons of a call and how far from a pixel they matter, which forward and backward passes make ready alike.
 //
 // Boxes' distances bound from above what a polygon adds to a pixel, and as many polygons are dropped as together change
-// the pixel by no more than an error that is fixed beforehand, 1e-5 in single precision and less than its rounding in
-// double.
+// the pixel by no more than an error that is fixed beforehand.
 #pragma once
 
 #include "core/parallel.h"
@@ -15,9 +14,6 @@ namespace softly::SOFTLY_ISA {
 
 constexpr int64_t kFacesAtOnce = 256;  // of a thread, where work is shared by faces
 constexpr int kShells = 8;  // distances beyond which a polygon adds at most the budget / 8^j
-
-template <typename T>
-constexpr double kError = sizeof(T) == 4 ? 1e-5 : 1e-16;
 
 template <typename T>
 class Scene {
@@ -34,7 +30,7 @@ class Scene {
     T square_budget, block_budget;
 
     Scene(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners, int64_t height,
-          int64_t width, const Dial& dial, int aggregation, double parameter, int threads)
+          int64_t width, const Dial& dial, int aggregation, double parameter, double error, int threads)
         : batch(batch),
           faces(faces),
           padded((faces + S::width - 1) / S::width * S::width),
@@ -49,7 +45,7 @@ class Scene {
           boxes_(batch * padded * 4) {
         if (!*this) return;
         prepare(polygons, seen, threads);
-        find_shells();
+        find_shells(error);
     }
 
     // Whether there was memory.
@@ -83,14 +79,14 @@ class Scene {
     }
 
     // The squared distances beyond which a polygon changes a state by no more than the costs.
-    void find_shells() {
+    void find_shells(double error) {
         constexpr int rounded = (kShells + S::width - 1) / S::width * S::width, vectors = rounded / S::width;
         const auto cover = cover_of<T, false>(dial.family);
         const auto weight = aggregate.weight;
         // A small part of the budget is for what squares drop, the rest for what blocks do. Where the probability is 0
         // beyond an end, as of uniform distributions, nothing but that is dropped: their derivative doesn't fade
         // towards it.
-        const double budget = ends_below(dial.family, dial.reversed) ? 0 : family.budget(kError<T>);
+        const double budget = ends_below(dial.family, dial.reversed) ? 0 : family.budget(error);
         T prices[rounded] = {};
         double cost = budget;
         for (int j = 0; j < kShells; ++j, cost /= 8) prices[j] = T(cost);

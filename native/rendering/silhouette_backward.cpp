@@ -135,10 +135,11 @@ struct Backward : Tiles<T> {
 template <typename T>
 bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
                          int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
-                         bool squared, int aggregation, double parameter, double cutoff, const T* grad, const T* kept,
-                         T* grad_polygons, T* grad_steepness, int threads) {
+                         bool squared, int aggregation, double parameter, double cutoff, double error, const T* grad,
+                         const T* kept, T* grad_polygons, T* grad_steepness, int threads) {
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
-    const Scene<T> scene(polygons, seen, batch, faces, corners, height, width, dial, aggregation, parameter, threads);
+    const Scene<T> scene(polygons, seen, batch, faces, corners, height, width, dial, aggregation, parameter, error,
+                         threads);
     if (!scene) return false;
     const Backward<T> pass{{scene}};
     using Bench = typename Backward<T>::Bench;
@@ -195,7 +196,8 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
 
 #define SOFTLY_INSTANTIATE(T)                                                                                        \
     template bool silhouette_backward(const T*, const uint8_t*, int64_t, int64_t, int64_t, int64_t, int64_t, double, \
-                                      int, bool, double, bool, int, double, double, const T*, const T*, T*, T*, int);
+                                      int, bool, double, bool, int, double, double, double, const T*, const T*, T*,  \
+                                      T*, int);
 SOFTLY_INSTANTIATE(float)
 SOFTLY_INSTANTIATE(double)
 #undef SOFTLY_INSTANTIATE

@@ -9,5 +9,6 @@ SOFTLY_DECLARE_WIDE(
     bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
                              int64_t height, int64_t width, double steepness, int distribution, bool reversed,
                              double shift, bool squared, int aggregation, double parameter, double cutoff,
-                             const T* grad, const T* kept, T* grad_polygons, T* grad_steepness, int threads);
+                             double error, const T* grad, const T* kept, T* grad_polygons, T* grad_steepness,
+                             int threads);
 )

@@ -14,13 +14,15 @@ from torch.utils.checkpoint import checkpoint
 from softly import native
 from softly.rendering import codes
 from softly.rendering.distance import signed_distance
-from softly.rendering.silhouette import Choice, coverage, pixel_centres, regular
+from softly.rendering.silhouette import Choice, coverage, exact, pixel_centres, regular
 
 _PAIRS = 1 << 19
 _BEHIND = 1e-3
 """The closeness of the background, where that of what touches the near plane is 1."""
 _LEAST = 1e-37
 """Probabilities up to this are 0 here, so that single precision, which hardly has them, sees what double does."""
+_DROPPED, _DROPPED_IN_SINGLE = 1e-17, 1e-7
+"""What part of a pixel faces may have, all together, that the kernel doesn't look at."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,12 @@ def blend(
     width: int,
     within: Depths,
     choice: Choice,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """The same, by a kernel where it knows the choice.
+
+    In single precision weights of faces that are all but parallel to a ray are off by more than gradients may be, so
+    that all is computed in double where a kernel can.
 
     Args:
         polygons: (..., F, K, 2) What is seen of the faces, in the image.
@@ -147,10 +153,13 @@ def blend(
         height, width: Of the image.
         within: Planes and sharpness.
         choice: How faces cover pixels.
+        dtype: Of the image; that of the polygons by default.
 
     Returns:
         (..., 3, H, W)
     """
+    dtype = polygons.dtype if dtype is None else dtype
+    polygons, corners, depths, colors, background = map(exact, (polygons, corners, depths, colors, background))
     behind = background.expand(*background.shape[:-2], height, width)
     whole = (polygons, corners, colors, behind)
     batch = torch.broadcast_shapes(depths.shape[:-2], *(x.shape[:-3] for x in whole))
@@ -160,10 +169,11 @@ def blend(
     tensors = (polygons, steepness, corners, depths, colors, behind, visible)
     distribution = codes.of_distribution(choice.distribution)
     if distribution is None:
-        return reference(*tensors, height, width, within, choice)
+        return reference(*tensors, height, width, within, choice).to(dtype)
     cutoff = -1.0 if choice.cutoff is None else choice.cutoff
     numbers = (*distribution, choice.squared, cutoff, within.near, within.far, within.sharpness)
-    return _blend(*tensors, height, width, *numbers)
+    dropped = _DROPPED if dtype == polygons.dtype else _DROPPED_IN_SINGLE
+    return _blend(*tensors, height, width, *numbers, dropped).to(dtype)
 
 
 # The kernel ------------------------------------------------------------------------------------------------------
@@ -187,6 +197,7 @@ def _of_numbers(
     near: float,
     far: float,
     sharpness: float,
+    dropped: float,
 ) -> Tensor:
     choice = Choice(codes.distribution_of(distribution, turned, shift), squared, None, None if cutoff < 0 else cutoff)
     within = Depths(near, far, sharpness)
@@ -238,13 +249,9 @@ def _forward(
     near: float,
     far: float,
     sharpness: float,
+    dropped: float,
 ) -> tuple[Tensor, Tensor]:
-    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
-    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared):
-        rest = (x.double() for x in (corners, depths, colors, background))
-        scene: Any = (polygons.double(), steepness, *rest, visible, height, width, *options)
-        image, kept = _forward(*scene)
-        return image.float(), kept.float()
+    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness, dropped)
     image, kept = _shape(polygons, steepness, corners, depths, colors, background, visible, height, width)
     pointers = (image.data_ptr(), kept.data_ptr())
     others = (corners, depths, colors, background)
@@ -272,18 +279,10 @@ def _backward(
     near: float,
     far: float,
     sharpness: float,
+    dropped: float,
     wanted: list[bool],
 ) -> list[Tensor]:
-    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness)
-    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared):
-        given = (polygons, corners, depths, colors, background)
-        flat, *behind = (x.double() for x in given)
-        scene, rest = (flat, steepness, *behind), (visible, height, width, *options)
-        forward: Any = (*scene, *rest)
-        _, kept = _forward(*forward)  # which single precision has rounded
-        backward: Any = (*scene, kept, *rest, wanted)
-        first, dial, *last = _backward(grad.double(), *backward)
-        return [first.float(), dial, *(x.float() for x in last)]
+    options = (distribution, turned, shift, squared, cutoff, near, far, sharpness, dropped)
     change = polygons.new_empty(())
     found = [torch.empty_like(x) for x in (polygons, corners, depths, colors, background)]
     pointers = (
@@ -314,6 +313,7 @@ def _check(
     near: float,
     far: float,
     sharpness: float,
+    dropped: float,
 ) -> None:
     if polygons.ndim < 3 or polygons.shape[-2] not in (3, 6) or polygons.shape[-1] != 2:
         raise ValueError(f"softly.Renderer: polygons must have shape (..., F, 3 or 6, 2), got {tuple(polygons.shape)}.")
@@ -336,6 +336,8 @@ def _check(
         raise ValueError(f"softly.Renderer: near and far must be in order, got {near} and {far}.")
     if not 0 < sharpness < math.inf:
         raise ValueError(f"softly.Renderer: the sharpness must be positive and finite, got {sharpness}.")
+    if not 0 < dropped < 1:
+        raise ValueError(f"softly.Renderer: what is dropped must be between 0 and 1, got {dropped}.")
     codes.distribution_of(distribution, turned, shift)
 
 
@@ -354,4 +356,5 @@ _blend = native.Operator(
     check=_check,
     regular=_regular,
     tensors=6,
+    dtypes=(torch.float64,),
 )

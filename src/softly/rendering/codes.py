@@ -8,16 +8,11 @@ from functools import lru_cache
 from softly import tnorms
 from softly._compiling import constant_result
 from softly.distributions import (
-    Cauchy,
     Distribution,
     Exponential,
     Gamma,
     GumbelMax,
-    HyperbolicSecant,
-    Laplace,
     Levy,
-    Logistic,
-    Reciprocal,
     kernels,
 )
 from softly.distributions.base import Reversed, Shifted
@@ -46,10 +41,6 @@ _HIGHEST = 5.0
 """Up to which power of probabilities their sum is a number in single precision: beyond, it is the reference's."""
 _MILD = 3.0
 """And from 1 up to which power single precision is enough, since a power multiplies relative errors."""
-_STEADY = (Laplace(), Logistic(), HyperbolicSecant(), Cauchy(), Reciprocal())
-"""Distributions whose densities are nowhere steep."""
-_SLOPE, _STEADY_SLOPE = 300.0, 1500.0
-"""Up to which slope rounding of distances in single precision is little beside a border's width, and for the steady."""
 
 
 @constant_result  # which has to be outside of the cache
@@ -118,11 +109,8 @@ def tconorm_of(number: int, p: float) -> TNorm | None:
     return _AGGREGATIONS[number](p)  # type: ignore[call-arg]
 
 
-def delicate(distribution: int, steepness: float, squared: bool, tconorm: int = _SUM, p: float = 1.0) -> bool:
-    """Whether gradients would be off by more than 1e-4 of the largest, were they computed in single precision."""
-    if distribution >= _FIRST and _ASYMMETRIC[distribution - _FIRST] == Gamma(0.5):  # endless at its end
+def delicate(distribution: int, tconorm: int, p: float) -> bool:
+    """Whether slopes are endless somewhere, or powers high: single precision is too little for gradients then."""
+    if distribution >= _FIRST and _ASYMMETRIC[distribution - _FIRST] == Gamma(0.5):
         return True
-    if 0 < tconorm < _SUM and _AGGREGATIONS[tconorm] in _POWERS and not 1.0 <= abs(p) <= _MILD:
-        return True
-    steady = distribution < _FIRST and kernels.decode(distribution, -1.0) in _STEADY
-    return (math.sqrt(steepness) if squared else steepness) > (_STEADY_SLOPE if steady else _SLOPE)
+    return 0 < tconorm < _SUM and _AGGREGATIONS[tconorm] in _POWERS and not 1.0 <= abs(p) <= _MILD

@@ -20,7 +20,7 @@ from softly.rendering.lights import Lights
 from softly.rendering.mesh import Mesh
 from softly.rendering.rasterize import buffers
 from softly.rendering.shading import blended, nearest
-from softly.rendering.silhouette import Choice, silhouette
+from softly.rendering.silhouette import Choice, exact, silhouette
 from softly.tnorms import TNorm
 
 __all__ = ["Renderer"]
@@ -234,17 +234,17 @@ class Renderer(Steep):
         return image.unflatten(-1, (-1, k)).unflatten(-3, (-1, k)).mean((-3, -1))
 
     def _silhouette(self, mesh: Mesh, camera: Camera, steepness: float | Tensor) -> Tensor:
-        height, width = self._size()
-        corners, seen = polygons(mesh, camera)
+        size, dtype = self._size(), mesh.vertices.dtype
+        corners, seen = polygons(mesh.at(exact(mesh.vertices)), camera)
         dial = _as_dial(steepness, corners)
-        image = silhouette(corners, dial, seen, height, width, self._choice)
+        image = silhouette(corners, dial, seen, *size, self._choice, dtype)
         if self._choice.tconorm is None:
             count = mesh.count()
             if isinstance(count, Tensor):
                 return image / count.clamp(min=1).to(image)[..., None, None]
             return image / max(count, 1)
         if self.straight_through:
-            hard = silhouette(corners.detach(), torch.ones_like(dial), seen, height, width, _HARD[corners.dtype])
+            hard = silhouette(corners.detach(), torch.ones_like(dial), seen, *size, _HARD[dtype], dtype)
             return _straight_through(hard > 0, image)
         return image
 
@@ -253,13 +253,13 @@ class Renderer(Steep):
         behind = self._behind(mesh.vertices)
         size = self._size()
         at_pixels, both = self.lighting == "pixels", self.double_sided
-        scene = (mesh, camera, lights, *size, behind)
+        scene = (camera, lights, *size, behind)
         if self.shading == "nearest":
-            colors = nearest(*scene, at_pixels=at_pixels, double_sided=both)
+            colors = nearest(mesh, *scene, at_pixels=at_pixels, double_sided=both)
         else:
             dial = _as_dial(steepness, mesh.vertices)
-            how = (dial, self._choice, self.depth_sharpness)
-            colors = blended(*scene, *how, at_pixels=at_pixels, double_sided=both)
+            how = (dial, self._choice, self.depth_sharpness, mesh.vertices.dtype)
+            colors = blended(mesh.at(exact(mesh.vertices)), *scene, *how, at_pixels=at_pixels, double_sided=both)
         batch = torch.broadcast_shapes(colors.shape[:-3], opacity.shape[:-2])
         colors, opacity = colors.expand(*batch, *colors.shape[-3:]), opacity.expand(*batch, *size)
         return torch.cat([colors, opacity.unsqueeze(-3)], -3)

@@ -48,6 +48,7 @@ def blended(
     steepness: Tensor,
     choice: Choice,
     sharpness: float,
+    dtype: torch.dtype,
     *,
     at_pixels: bool,
     double_sided: bool,
@@ -67,7 +68,7 @@ def blended(
     within = Depths(camera.near, camera.far, sharpness)
     scene = (sheets, steepness, surface.corners, surface.depths)
     if skin.finished:
-        return blend(*scene, skin.corners, background, visible, height, width, within, choice)
+        return blend(*scene, skin.corners, background, visible, height, width, within, choice, dtype)
     every = torch.arange(mesh.faces.shape[-2], device=sheets.device)
 
     def paint(points: Tensor, base: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ def blended(
         return torch.einsum("...pf,...pfc->...pc", share[..., :-1], colors) + share[..., -1:] * base
 
     behind = background.expand(*_batch(sheets.shape[:-3], background), 3, height, width)
-    return in_pieces(height, width, behind, surface.depths.numel() // 3, paint)
+    return in_pieces(height, width, behind, surface.depths.numel() // 3, paint).to(dtype)
 
 
 def _batch(shape: torch.Size, background: Tensor) -> torch.Size:

@@ -20,6 +20,10 @@ _DROPPED = 1e-6
 _PAIRS = {"cpu": 1 << 20, "meta": 1 << 20}
 """How many pairs of corners and pixels the reference looks at in one go."""
 _PAIRS_ELSEWHERE = 1 << 25
+_ERROR, _ERROR_IN_SINGLE = 1e-16, 1e-5
+"""By how much faces may change a pixel, all together, that the kernel doesn't look at."""
+_STEEP = 320.0
+"""Up to which steepness rounding of distances in single precision is little beside that."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ def pixel_centres(height: int, width: int, like: Tensor) -> Tensor:
     return (
         torch.stack([x.expand(height, width), y.unsqueeze(-1).expand(height, width)], -1).flatten(0, 1).to(like.dtype)
     )
+
+
+def exact(x: Tensor) -> Tensor:
+    """Single precision in double, where that is about as fast: what is rounded there is rounded times the steepness."""
+    return x.double() if x.dtype == torch.float32 and x.device.type == "cpu" else x
 
 
 def coverage(distance: Tensor, steepness: Tensor | float, choice: Choice) -> Tensor:
@@ -78,27 +87,37 @@ def reference(
 
 
 def silhouette(
-    polygons: Tensor, steepness: Tensor, seen: Tensor | None, height: int, width: int, choice: Choice
+    polygons: Tensor,
+    steepness: Tensor,
+    seen: Tensor | None,
+    height: int,
+    width: int,
+    choice: Choice,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """How much each pixel is covered.
 
     Args:
-        polygons: (..., F, K, 2) Corners in the image.
+        polygons: (..., F, K, 2) Corners in the image, best before they are rounded to single precision (`exact`).
         steepness: () Inverse temperature.
         seen: (..., F) Which polygons there are, of any batch that broadcasts; None for all.
         height, width: Of the image.
         choice: How.
+        dtype: Of the image; that of the polygons by default.
 
     Returns:
         (..., height, width)
     """
+    dtype, polygons = polygons.dtype if dtype is None else dtype, exact(polygons)
     if seen is not None:
         seen = seen.expand(polygons.shape[:-2])
     distribution, tconorm = codes.of_distribution(choice.distribution), codes.of_tconorm(choice.tconorm)
     if distribution is None or tconorm is None:
-        return reference(polygons, steepness, seen, height, width, choice)
+        return reference(polygons, steepness, seen, height, width, choice).to(dtype)
     cutoff = -1.0 if choice.cutoff is None else choice.cutoff
-    return _silhouette(polygons, steepness, seen, height, width, *distribution, choice.squared, *tconorm, cutoff)
+    error = _ERROR if dtype == polygons.dtype else _ERROR_IN_SINGLE
+    numbers = (*distribution, choice.squared, *tconorm, cutoff, error)
+    return _silhouette(polygons, steepness, seen, height, width, *numbers).to(dtype)
 
 
 # The kernel ------------------------------------------------------------------------------------------------------
@@ -117,6 +136,7 @@ def _of_numbers(
     tconorm: int,
     parameter: float,
     cutoff: float,
+    error: float,
 ) -> Tensor:
     choice = Choice(
         codes.distribution_of(distribution, turned, shift),
@@ -124,7 +144,7 @@ def _of_numbers(
         codes.tconorm_of(tconorm, parameter),
         None if cutoff < 0 else cutoff,
     )
-    if polygons.dtype == torch.float32 and codes.delicate(distribution, 0.0, squared, tconorm, parameter):
+    if polygons.dtype == torch.float32 and codes.delicate(distribution, tconorm, parameter):
         return reference(polygons.double(), steepness, seen, height, width, choice).float()
     return reference(polygons, steepness, seen, height, width, choice)
 
@@ -134,6 +154,18 @@ def _shape(
 ) -> tuple[Tensor, Tensor]:
     size = (*polygons.shape[:-3], height, width)
     return polygons.new_empty(size), polygons.new_empty(2, *size)
+
+
+def _precision(
+    steepness: Tensor, distribution: int, squared: bool, tconorm: int, parameter: float, error: float
+) -> tuple[torch.dtype, float]:
+    """In which precision a kernel stays within an error, with gradients to match, and what may then be left out."""
+    if error < _ERROR_IN_SINGLE:
+        return torch.float64, error
+    if codes.delicate(distribution, tconorm, parameter):
+        return torch.float64, _ERROR
+    slope = math.sqrt(steepness.item()) if squared else steepness.item()
+    return (torch.float32, error) if slope <= _STEEP else (torch.float64, 0.1 * error)
 
 
 def _call(name: str, polygons: Tensor, seen: Tensor | None, *arguments: Any) -> None:
@@ -158,15 +190,15 @@ def _forward(
     tconorm: int,
     parameter: float,
     cutoff: float,
+    error: float,
 ) -> tuple[Tensor, Tensor]:
-    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
-    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared, tconorm, parameter):
-        image, kept = _forward(polygons.double(), steepness, seen, height, width, *options)
-        return image.float(), kept.float()
-    image, kept = _shape(polygons, steepness, seen, height, width)
+    dtype, error = _precision(steepness, distribution, squared, tconorm, parameter, error)
+    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff, error)
+    corners = polygons.to(dtype)
+    image, kept = _shape(corners, steepness, seen, height, width)
     pointers = (image.data_ptr(), kept.data_ptr())
-    _call("silhouette", polygons, seen, height, width, steepness.item(), *options, *pointers)
-    return image, kept
+    _call("silhouette", corners, seen, height, width, steepness.item(), *options, *pointers)
+    return image.to(polygons.dtype), kept.to(polygons.dtype)
 
 
 def _backward(
@@ -184,19 +216,17 @@ def _backward(
     tconorm: int,
     parameter: float,
     cutoff: float,
+    error: float,
     wanted: list[bool],
 ) -> list[Tensor]:
-    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff)
-    if polygons.dtype == torch.float32 and codes.delicate(distribution, steepness.item(), squared, tconorm, parameter):
-        exact, arguments = polygons.double(), (seen, height, width, *options)
-        _, kept = _forward(exact, steepness, *arguments)  # which single precision has rounded
-        first, second = _backward(grad.double(), exact, steepness, kept, *arguments, wanted)
-        return [first.float(), second]
-    grad_polygons, change = torch.empty_like(polygons), polygons.new_empty(())
-    pointers = (grad.data_ptr(), kept.data_ptr(), grad_polygons.data_ptr(), change.data_ptr() if wanted[1] else 0)
-    _call("silhouette_backward", polygons, seen, height, width, steepness.item(), *options, *pointers)
+    dtype, error = _precision(steepness, distribution, squared, tconorm, parameter, error)
+    options = (distribution, turned, shift, squared, tconorm, parameter, cutoff, error)
+    grad, corners, kept = (x.to(dtype) for x in (grad, polygons, kept))
+    pulled, change = torch.empty_like(corners), corners.new_empty(())
+    pointers = (grad.data_ptr(), kept.data_ptr(), pulled.data_ptr(), change.data_ptr() if wanted[1] else 0)
+    _call("silhouette_backward", corners, seen, height, width, steepness.item(), *options, *pointers)
     return [
-        grad_polygons if wanted[0] else polygons.new_empty(0),
+        pulled.to(polygons.dtype) if wanted[0] else polygons.new_empty(0),
         change.to(steepness.dtype).reshape(steepness.shape) if wanted[1] else steepness.new_empty(0),
     ]
 
@@ -214,6 +244,7 @@ def _check(
     tconorm: int,
     parameter: float,
     cutoff: float,
+    error: float,
 ) -> None:
     if polygons.ndim < 3 or polygons.shape[-2] not in (3, 6) or polygons.shape[-1] != 2:
         raise ValueError(f"softly.Renderer: polygons must have shape (..., F, 3 or 6, 2), got {tuple(polygons.shape)}.")
@@ -223,6 +254,8 @@ def _check(
         raise ValueError(f"softly.Renderer: seen must be boolean of shape {tuple(polygons.shape[:-2])}.")
     if min(height, width) < 1:
         raise ValueError(f"softly.Renderer: the image's size must be positive, got {(height, width)}.")
+    if not 0 < error < 1:
+        raise ValueError(f"softly.Renderer: the error must be between 0 and 1, got {error}.")
     codes.distribution_of(distribution, turned, shift)
     codes.tconorm_of(tconorm, parameter)
 
@@ -256,4 +289,5 @@ _silhouette = native.Operator(
     check=_check,
     regular=_regular,
     tensors=2,
+    dtypes=(torch.float64,),
 )

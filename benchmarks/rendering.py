@@ -4,6 +4,7 @@ Torch takes minutes for what is measured, and as long for every pixel: it gets a
 Mitsuba 3 is measured beside it where it runs.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -12,7 +13,7 @@ import softly
 from benchmarks.baselines import mitsuba3
 from benchmarks.baselines import rendering as baseline
 from benchmarks.harness import Case, Function, OnThreads
-from softly.rendering import Camera, Mesh, icosphere
+from softly.rendering import Camera, Lights, Mesh, icosphere
 
 VIEW = {"distance": 2.7, "elevation": 30.0, "azimuth": 45.0, "fov": 60.0}
 SAMPLE = 1 << 19
@@ -49,14 +50,16 @@ def plain(
     return {f"{name}, from {share:.2%} of the pixels": call for name, call in calls.items()}, share
 
 
-def blended(level: int, size: int, steepness: float) -> Case:
-    """Colours that are blended over depth."""
+def blended(level: int, size: int, steepness: float, *, lit: bool = False) -> Case:
+    """Colours that are blended over depth, also in the light of a lamp at every pixel."""
     mesh, camera, sharpness = icosphere(level=level), Camera.look_at(**VIEW), 1e4
     vertices, colors = (x.clone().requires_grad_() for x in (mesh.vertices, mesh.vertices.abs()))
+    eye = -camera.rotation.mT @ camera.translation
+    lights = Lights(ambient=0.0, points=eye.float(), point_diffuse=1.0) if lit else None
     renderer = softly.Renderer(size, distribution="logistic", steepness=steepness, depth_sharpness=sharpness)
 
     def ours() -> torch.Tensor:
-        image = renderer(Mesh(vertices, mesh.faces, vertex_colors=colors), camera)
+        image = renderer(Mesh(vertices, mesh.faces, vertex_colors=colors), camera, lights)
         return torch.autograd.grad(image.sum(), (vertices, colors))[0]
 
     corners = baseline.view(mesh.vertices[0], mesh.faces, **VIEW).detach().requires_grad_()
@@ -64,10 +67,12 @@ def blended(level: int, size: int, steepness: float) -> Case:
     points = baseline.pixels(size)
     count = min(max(SAMPLE // len(mesh.faces), 1), len(points))
     chosen = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:count]]
-    options = (corners, paint, chosen, steepness, sharpness, camera.near, SAMPLE)
+    # The normals of a sphere around the origin are its vertices.
+    light = ((mesh.vertices[0] @ camera.rotation.float().T)[mesh.faces], math.tan(math.radians(VIEW["fov"] / 2)))
+    options = (corners, paint, chosen, steepness, sharpness, camera.near, SAMPLE, light if lit else None)
     share = count / len(points)
     name = f"torch, from {share:.2%} of the pixels"
-    title = f"{len(mesh.faces):,} faces, {size}², colours and opacity, {steepness:g}"
+    title = f"{len(mesh.faces):,} faces, {size}², colours{' in light' * lit} and opacity, {steepness:g}"
     return Case(title, ours, {name: lambda: baseline.blend_step(*options)[0]}, shares={name: share})
 
 
@@ -96,5 +101,7 @@ def cases() -> Iterator[Case]:
         yield Case(name, ours(*arguments), peers, note=None if reason is None else lambda _: reason, shares=shares)
     yield blended(3, 64, 100.0)
     yield blended(3, 256, 100.0)
+    yield blended(3, 64, 100.0, lit=True)
+    yield blended(3, 256, 100.0, lit=True)
     one = ours(3, 256, "logistic", 100.0)
     yield Case("1,280 faces, 256², logistic, 100, two threads", OnThreads(2, one), {"softly, one thread": one})

@@ -26,6 +26,7 @@
 #include "programs/tape.h"
 #include "rendering/blend.h"
 #include "rendering/blend_backward.h"
+#include "rendering/contenders.h"
 #include "rendering/rasterize.h"
 #include "rendering/silhouette.h"
 #include "rendering/silhouette_backward.h"
@@ -114,6 +115,7 @@ NB_MODULE(_native, m) {
 
     define(m, "blend_f64", SOFTLY_SELECT(blend));
     define(m, "blend_backward_f64", SOFTLY_SELECT(blend_backward));
+    define(m, "contenders_f64", SOFTLY_SELECT(contenders));
     define(m, "rasterize_f32", SOFTLY_SELECT(rasterize<float>));
     define(m, "rasterize_f64", SOFTLY_SELECT(rasterize<double>));
     define(m, "silhouette_f32", SOFTLY_SELECT(silhouette<float>));

@@ -84,11 +84,19 @@ def step(
 
 
 def blend_step(
-    corners: Tensor, colors: Tensor, points: Tensor, steepness: float, sharpness: float, near: float, pairs: int
+    corners: Tensor,
+    colors: Tensor,
+    points: Tensor,
+    steepness: float,
+    sharpness: float,
+    near: float,
+    pairs: int,
+    lit: tuple[Tensor, float] | None = None,
 ) -> list[Tensor]:
     """The gradients of the sum of colours over ``points``, in faces (F, 3, 3) before the camera and colours (F, 3, 3).
 
-    The softmax over near / depth, weighted by the logistic coverage, before a black background.
+    The softmax over near / depth, weighted by the logistic coverage, before a black background; lit by normals
+    (F, 3, 3) at the corners, and half of the width that is seen at depth 1, from a lamp at the camera, at every pixel.
     """
     total = [torch.zeros_like(corners), torch.zeros_like(colors)]
     for part in points.split(max(pairs // len(corners), 1)):
@@ -97,13 +105,22 @@ def blend_step(
         sides = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
         rays = torch.cat([part, torch.ones_like(part[:, :1])], -1)
         volumes = torch.einsum("pi,fki->pfk", rays, sides)
-        weights = (volumes / volumes.sum(-1, keepdim=True)).clamp(0, 1)
+        total_volume = volumes.sum(-1, keepdim=True)
+        weights = (volumes / torch.where(total_volume == 0, 1.0, total_volume)).clamp(0, 1)
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
         closeness = near / (weights * corners[..., 2]).sum(-1)
         top = closeness.detach().amax(-1, keepdim=True)
         share = covered * torch.exp((closeness - top) * sharpness)
         behind = torch.exp((1e-3 - top) * sharpness)
-        image = torch.einsum("pf,pfk,fkc->pc", share, weights, colors) / (share.sum(-1, keepdim=True) + behind)
+        if lit is None:
+            seen = torch.einsum("pf,pfk,fkc->pc", share, weights, colors)
+        else:
+            places = corners * corners.new_tensor([lit[1], lit[1], -1.0])
+            normal = torch.nn.functional.normalize(torch.einsum("pfk,fkc->pfc", weights, lit[0]), dim=-1)
+            lamp = torch.nn.functional.normalize(-torch.einsum("pfk,fkc->pfc", weights, places), dim=-1)
+            light = (normal * lamp).sum(-1).clamp(min=0)
+            seen = torch.einsum("pf,pf,pfk,fkc->pc", share, light, weights, colors)
+        image = seen / (share.sum(-1, keepdim=True) + behind).clamp(min=1e-30)
         for sums, gradient in zip(total, torch.autograd.grad(image.sum(), (corners, colors)), strict=True):
             sums += gradient
     return total

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,12 +20,9 @@ _BEHIND = 1e-3
 """The closeness of the background, where that of what touches the near plane is 1."""
 _LEAST = 1e-37
 """Probabilities up to this are 0 here, so that single precision, which hardly has them, sees what double does."""
-_DROPPED, _DROPPED_IN_SINGLE = 1e-17, 1e-7
-"""What part of a pixel faces may have, all together, that the kernel doesn't look at."""
 
 
-@dataclass(frozen=True)
-class Depths:
+class Depths(NamedTuple):
     """What of depths is seen, and the inverse temperature of the softmax over them."""
 
     near: float
@@ -39,43 +35,70 @@ class Depths:
         return self.near / held if self.near > 0 else 1.0 / (1.0 + held)
 
 
+def negligible(dtype: torch.dtype) -> float:
+    """What part of a pixel faces may have, all together, that kernels don't look at, in images of a dtype."""
+    return 1e-17 if dtype == torch.float64 else 1e-7
+
+
 def weights_at(points: Tensor, corners: Tensor) -> Tensor:
-    """(..., P, F, 3) Weights of the corners of faces (..., F, 3, 3), homogeneous, where pixels (P, 2) see them.
+    """(..., P, F, 3) Weights of the corners of faces (..., F, 3, 3), homogeneous, where pixels (..., P, 2) see them.
 
     Beside a face they are those of a point on its border. All are alike for a face that is seen from its side: where
     volumes that the ray of a pixel spans with every two corners sum up to nothing but rounding.
     """
-    beside = corners[..., None, :, :, :2] - points[:, None, None] * corners[..., None, :, :, 2:]  # (..., P, F, 3, 2)
-    (ax, ay), (bx, by) = (beside.roll(-k, -2).unbind(-1) for k in (1, 2))
-    volumes = ax * by - ay * bx
-    total = volumes.sum(-1, keepdim=True)
-    size = ((ax * by).abs() + (ay * bx).abs()).detach().sum(-1, keepdim=True)
-    info = torch.finfo(corners.dtype)
-    flat = total.detach().abs() <= info.eps * size + info.tiny
-    shares = (volumes / torch.where(flat, 1.0, total)).clamp(0.0, 1.0)
-    sums = shares.sum(-1, keepdim=True)
-    return torch.where(flat, 1.0 / 3.0, shares / torch.where(flat, 1.0, sums))
+    x, y, z = corners.unsqueeze(-4).unbind(-1)  # (..., 1, F, 3)
+    px, py = points[..., None, None, :].unbind(-1)
+    across, up = (x - px * z).unbind(-1), (y - py * z).unbind(-1)
+    pairs = [(across[a] * up[b], up[a] * across[b]) for a, b in ((1, 2), (2, 0), (0, 1))]
+    volumes = [one - other for one, other in pairs]
+    total = volumes[0] + volumes[1] + volumes[2]
+    with torch.no_grad():
+        size = sum(one.abs() + other.abs() for one, other in pairs)
+        info = torch.finfo(corners.dtype)
+        flat = total.abs() <= info.eps * size + info.tiny
+    inverse = 1.0 / torch.where(flat, 1.0, total)
+    parts = [(volume * inverse).clamp(0.0, 1.0) for volume in volumes]
+    scale = 1.0 / torch.where(flat, 1.0, parts[0] + parts[1] + parts[2])
+    return torch.stack([torch.where(flat, 1.0 / 3.0, part * scale) for part in parts], -1)
 
 
 def in_pieces(
-    height: int, width: int, background: Tensor, count: int, paint: Callable[[Tensor, Tensor], Tensor]
+    height: int, width: int, background: Tensor, count: int, paint: Callable[[Tensor, Tensor, int], Tensor]
 ) -> Tensor:
     """(..., 3, H, W) What ``paint`` makes of pixels (P, 2) before a background (..., P, 3), and again backward.
 
     Args:
         height, width: Of the image.
         background: (..., 3, H, W)
-        count: Of all faces, which says how many pixels fit.
-        paint: Gives colours (..., P, 3).
+        count: Of the faces that a pixel looks at, in all images, which says how many pixels fit.
+        paint: Gives colours (..., P, 3); its last argument is the number of the first of the pixels.
     """
     step = max(_PAIRS // max(count, 1), 1)
-    again = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not native.transformed(background)
     points = pixel_centres(height, width, background).split(step)
-    parts = [
-        checkpoint(paint, part, base, use_reentrant=False) if again else paint(part, base)
-        for part, base in zip(points, background.flatten(-2).mT.split(step, -2), strict=True)
-    ]
+    again = len(points) > 1 and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    again = again and not native.transformed(background)
+    behind = background.flatten(-2).mT.split(step, -2)
+    pieces = zip(points, behind, range(0, height * width, step), strict=True)
+    parts = [checkpoint(paint, *piece, use_reentrant=False) if again else paint(*piece) for piece in pieces]
     return torch.cat(parts, -2).mT.unflatten(-1, (height, width))
+
+
+def exponents(
+    points: Tensor,
+    polygons: Tensor,
+    steepness: Tensor,
+    corners: Tensor,
+    depths: Tensor,
+    within: Depths,
+    choice: Choice,
+) -> tuple[Tensor, Tensor]:
+    """(..., P, F), (..., P, F, 3) Of the part of each face in a pixel, where the background's is 0; and weights."""
+    p = coverage(signed_distance(points, polygons), steepness, choice)
+    there = p > _LEAST
+    weights = weights_at(points, corners)
+    depth = (weights * depths.unsqueeze(-3)).sum(-1)
+    value = torch.where(there, p, 1.0).log() + within.sharpness * (within.closeness(depth) - _BEHIND)
+    return torch.where(there, value, -torch.inf), weights
 
 
 def shares(
@@ -89,14 +112,9 @@ def shares(
     choice: Choice,
 ) -> tuple[Tensor, Tensor]:
     """(..., P, F + 1), (..., P, F, 3) The part of each face, and last of the background, in a pixel; and weights."""
-    p = coverage(signed_distance(points, polygons), steepness, choice)
-    there = p > _LEAST
+    value, weights = exponents(points, polygons, steepness, corners, depths, within, choice)
     if visible is not None:
-        there = there & visible.unsqueeze(-2)
-    weights = weights_at(points, corners)
-    depth = (weights * depths.unsqueeze(-3)).sum(-1)
-    value = torch.where(there, p, 1.0).log() + within.sharpness * (within.closeness(depth) - _BEHIND)
-    value = torch.where(there, value, -torch.inf)
+        value = torch.where(visible.unsqueeze(-2), value, -torch.inf)
     return torch.softmax(torch.cat([value, torch.zeros_like(value[..., :1])], -1), -1), weights
 
 
@@ -115,7 +133,7 @@ def reference(
 ) -> Tensor:
     """The image of colours (..., F, 3, 3) at the corners of faces, which are interpolated between them."""
 
-    def paint(points: Tensor, base: Tensor) -> Tensor:
+    def paint(points: Tensor, base: Tensor, _: int) -> Tensor:
         share, weights = shares(points, polygons, steepness, corners, depths, visible, within, choice)
         seen = torch.einsum("...pf,...pfk,...fkc->...pc", share[..., :-1], weights, colors)
         return seen + share[..., -1:] * base
@@ -171,9 +189,8 @@ def blend(
     if distribution is None:
         return reference(*tensors, height, width, within, choice).to(dtype)
     cutoff = -1.0 if choice.cutoff is None else choice.cutoff
-    numbers = (*distribution, choice.squared, cutoff, within.near, within.far, within.sharpness)
-    dropped = _DROPPED if dtype == polygons.dtype else _DROPPED_IN_SINGLE
-    return _blend(*tensors, height, width, *numbers, dropped).to(dtype)
+    numbers = (*distribution, choice.squared, cutoff, *within, negligible(dtype))
+    return _blend(*tensors, height, width, *numbers).to(dtype)
 
 
 # The kernel ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from softly import _inputs
-from softly.rendering.vectors import unit
+from softly.rendering.vectors import dot, unit
 
 __all__ = ["Lights"]
 
@@ -101,10 +101,10 @@ class Lights:
             light = light + _irradiance(normals, self.harmonics.to(normals))
         towards_eye = unit(towards_eye)
         for towards, intensity in self._sources(positions):
-            facing = (normals * towards).sum(-1, keepdim=True)
+            facing = dot(normals, towards)
             light = light + intensity * facing.clamp(min=0.0)
-            mirrored = 2.0 * facing * normals - towards
-            along = (mirrored * towards_eye).sum(-1, keepdim=True).clamp(min=0.0)
+            # Of the direction to the eye along that of the mirrored light, 2 facing normals - towards.
+            along = (2.0 * facing * dot(normals, towards_eye) - dot(towards, towards_eye)).clamp(min=0.0)
             lit = (facing > 0) & (along > 0)
             power = torch.where(lit, torch.where(lit, along, 1.0) ** self.shininess, 0.0)
             shine = shine + _triple(self.specular, normals) * power

@@ -129,27 +129,13 @@ bool blend(const double* polygons, const uint8_t* seen, int64_t batch, int64_t f
     if (!scene || !reach) return false;
     const Forward<double> pass(scene, corners, depths, colors, seen, Range(near, far), sharpness, dropped, reach.get());
     using Bench = typename Forward<double>::Bench;
-    Enough enough;
-    parallel_for(
-        batch * pass.squares(), 1, threads,
-        [&](int64_t begin, int64_t end) {
-            Buffer<char> memory(Bench::bytes(scene.padded));
-            if (!memory) {
-                enough.fail();
-                return;
-            }
-            Bench bench(memory.get(), scene.padded);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t at = i / pass.squares(), square = i % pass.squares();
-                if (sides == 3) {
-                    pass.template square<3>(at, square, bench, background, image, kept);
-                } else {
-                    pass.template square<6>(at, square, bench, background, image, kept);
-                }
-            }
-        },
-        false);
-    return enough;
+    return pass.each_square<Bench>(threads, [&](int64_t at, int64_t square, Bench& bench) {
+        if (sides == 3) {
+            pass.template square<3>(at, square, bench, background, image, kept);
+        } else {
+            pass.template square<6>(at, square, bench, background, image, kept);
+        }
+    });
 }
 
 }  // namespace softly::SOFTLY_ISA

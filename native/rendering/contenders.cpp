@@ -128,27 +128,13 @@ bool contenders(const double* polygons, const uint8_t* seen, int64_t batch, int6
     const Contest<double> contest(scene, corners, depths, nullptr, seen, Range(near, far), sharpness, dropped,
                                   reach.get());
     using Bench = Contest<double>::Bench;
-    Enough enough;
-    parallel_for(
-        batch * contest.squares(), 1, threads,
-        [&](int64_t begin, int64_t end) {
-            Buffer<char> memory(Bench::bytes(scene.padded));
-            if (!memory) {
-                enough.fail();
-                return;
-            }
-            Bench bench(memory.get(), scene.padded);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t at = i / contest.squares(), square = i % contest.squares();
-                if (sides == 3) {
-                    contest.square<3>(at, square, bench, counts, starts, found);
-                } else {
-                    contest.square<6>(at, square, bench, counts, starts, found);
-                }
-            }
-        },
-        false);
-    return enough;
+    return contest.each_square<Bench>(threads, [&](int64_t at, int64_t square, Bench& bench) {
+        if (sides == 3) {
+            contest.square<3>(at, square, bench, counts, starts, found);
+        } else {
+            contest.square<6>(at, square, bench, counts, starts, found);
+        }
+    });
 }
 
 }  // namespace softly::SOFTLY_ISA

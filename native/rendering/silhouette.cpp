@@ -88,27 +88,13 @@ bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t f
     if (!scene) return false;
     const Forward<T> pass{{scene}};
     using Bench = typename Forward<T>::Bench;
-    Enough enough;
-    parallel_for(
-        batch * pass.squares(), 1, threads,
-        [&](int64_t begin, int64_t end) {
-            Buffer<char> memory(Bench::bytes(scene.padded));
-            if (!memory.get()) {
-                enough.fail();
-                return;
-            }
-            Bench bench(memory.get(), scene.padded);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t at = i / pass.squares(), square = i % pass.squares();
-                if (corners == 3) {
-                    pass.template square<3>(at, square, bench, image, kept);
-                } else {
-                    pass.template square<6>(at, square, bench, image, kept);
-                }
-            }
-        },
-        false);
-    return enough;
+    return pass.template each_square<Bench>(threads, [&](int64_t at, int64_t square, Bench& bench) {
+        if (corners == 3) {
+            pass.template square<3>(at, square, bench, image, kept);
+        } else {
+            pass.template square<6>(at, square, bench, image, kept);
+        }
+    });
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                    \

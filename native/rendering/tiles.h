@@ -139,6 +139,26 @@ struct Tiles {
         }
     }
 
+    // Calls f(image, square, bench) for the squares of all images, each thread with a bench of its own. False where there
+    // is no memory for that.
+    template <typename Bench, typename F>
+    bool each_square(int threads, F&& f) const {
+        Enough enough;
+        parallel_for(
+            scene.batch * squares(), 1, threads,
+            [&](int64_t begin, int64_t end) {
+                Buffer<char> memory(Bench::bytes(scene.padded));
+                if (!memory) {
+                    enough.fail();
+                    return;
+                }
+                Bench bench(memory.get(), scene.padded);
+                for (int64_t i = begin; i < end; ++i) f(i / squares(), i % squares(), bench);
+            },
+            false);
+        return enough;
+    }
+
     int64_t squares_across() const { return (scene.width + kSquare - 1) / kSquare; }
     int64_t squares() const { return squares_across() * ((scene.height + kSquare - 1) / kSquare); }
 

@@ -18,46 +18,42 @@ constexpr T kFar = sizeof(T) == 4 ? T(1e18) : T(1e150);
 // An edge: its beginning, direction, normal to the inside, length, and what keeps it from deciding what is inside.
 enum : int { kAx, kAy, kTx, kTy, kNx, kNy, kLength, kAside, kEdge };
 
+// The edges of a polygon made ready, kEdge numbers each, and its box: x from, x to, y from, y to, so far apart. Directions
+// are of corners that are not rounded: rounding turns a short edge by so much that far away it faces other pixels.
 template <typename T>
-T root(T x) {
-    return sizeof(T) == 4 ? T(__builtin_sqrtf(x)) : T(__builtin_sqrt(x));
-}
-
-// The edges of a polygon made ready, kEdge numbers each, and its box: x from, x to, y from, y to, so far apart.
-template <typename T>
-void prepare_polygon(const T* polygon, int64_t corners, bool seen, T* edge, T* box, int64_t stride) {
-    T low[2] = {kFar<T>, kFar<T>}, high[2] = {-kFar<T>, -kFar<T>};
-    T turn = 0;
+void prepare_polygon(const double* polygon, int64_t corners, bool seen, T* edge, T* box, int64_t stride) {
+    double low[2] = {kFar<T>, kFar<T>}, high[2] = {-kFar<T>, -kFar<T>}, turn = 0;
     for (int64_t k = 0; k < corners; ++k) {
-        const T* a = polygon + 2 * k;
-        const T* b = polygon + 2 * ((k + 1) % corners);
+        const double* a = polygon + 2 * k;
+        const double* b = polygon + 2 * ((k + 1) % corners);
         for (int axis = 0; axis < 2; ++axis) {
             low[axis] = a[axis] < low[axis] ? a[axis] : low[axis];
             high[axis] = a[axis] > high[axis] ? a[axis] : high[axis];
         }
         turn += (a[0] - polygon[0]) * (b[1] - polygon[1]) - (a[1] - polygon[1]) * (b[0] - polygon[0]);
     }
-    const T sign = turn < 0 ? T(-1) : T(1);
+    const double sign = turn < 0 ? -1 : 1;
     for (int64_t k = 0; k < corners; ++k, edge += kEdge) {
-        const T* a = polygon + 2 * k;
-        const T* b = polygon + 2 * ((k + 1) % corners);
-        const T ex = b[0] - a[0], ey = b[1] - a[1], square = ex * ex + ey * ey;
+        const double* a = polygon + 2 * k;
+        const double* b = polygon + 2 * ((k + 1) % corners);
+        const double ex = b[0] - a[0], ey = b[1] - a[1], square = ex * ex + ey * ey;
         const bool single = !(square > Format<T>::smallest_normal);
-        const T length = single ? T(0) : root(square), inverse = single ? T(0) : 1 / length;
-        edge[kAx] = a[0];
-        edge[kAy] = a[1];
-        edge[kTx] = single ? T(1) : ex * inverse;
-        edge[kTy] = single ? T(0) : ey * inverse;
-        edge[kNx] = -sign * edge[kTy];
-        edge[kNy] = sign * edge[kTx];
-        edge[kLength] = length;
+        const double length = single ? 0 : __builtin_sqrt(square), inverse = single ? 0 : 1 / length;
+        const double tx = single ? 1 : ex * inverse, ty = single ? 0 : ey * inverse;
+        edge[kAx] = T(a[0]);
+        edge[kAy] = T(a[1]);
+        edge[kTx] = T(tx);
+        edge[kTy] = T(ty);
+        edge[kNx] = T(-sign * ty);
+        edge[kNy] = T(sign * tx);
+        edge[kLength] = T(length);
         edge[kAside] = single && corners > 3 ? kFar<T> : T(0);
     }
     // Nothing is close to the box of what isn't seen.
-    box[0] = seen ? low[0] : 4 * kFar<T>;
-    box[stride] = seen ? high[0] : 4 * kFar<T>;
-    box[2 * stride] = seen ? low[1] : 4 * kFar<T>;
-    box[3 * stride] = seen ? high[1] : 4 * kFar<T>;
+    box[0] = seen ? T(low[0]) : 4 * kFar<T>;
+    box[stride] = seen ? T(high[0]) : 4 * kFar<T>;
+    box[2 * stride] = seen ? T(low[1]) : 4 * kFar<T>;
+    box[3 * stride] = seen ? T(high[1]) : 4 * kFar<T>;
 }
 
 // The signed distance of points, and where on the border of a polygon they are closest to it.
@@ -85,25 +81,27 @@ struct Border {
         V d, number, line, over, along;
     };
 
+    // An edge that a point faces, beside it and outside, is the closest of a convex polygon: whatever seems closer does so by
+    // rounding, as the end of a short edge from afar, or the other side of a sliver.
     template <int corners>
     static Foot foot(const T* edge, V x, V y) {
         V least = S::set(kFar<T> * kFar<T>), low = S::set(kFar<T>);
-        V number = S::zero(), line = S::zero(), over = S::zero(), along = S::zero();
+        V number = S::zero(), line = S::set(kFar<T>), over = S::zero(), along = S::zero();
 #pragma GCC unroll 6
         for (int k = 0; k < corners; ++k, edge += kEdge) {
             const V ux = x - edge[kAx], uy = y - edge[kAy];
             const V at = ux * edge[kTx] + uy * edge[kTy], from = ux * edge[kNx] + uy * edge[kNy];
             const V held = S::min(S::max(at, S::zero()), S::set(edge[kLength])), beyond = at - held;
-            const V square = from * from + beyond * beyond;
-            const auto closer = square < least;
-            least = S::min(square, least);
+            const V square = from * from + beyond * beyond, rank = (beyond == 0) & (from < 0) ? square : 2 * square;
+            const auto closer = rank < least;
+            least = S::min(rank, least);
             number = closer ? S::set(T(k)) : number;
             line = closer ? from : line;
             over = closer ? beyond : over;
             along = closer ? held : along;
             low = S::min(low, corners > 3 ? from + edge[kAside] : from);
         }
-        return {2 * S::max(low, S::zero()) - S::sqrt(least), number, line, over, along};
+        return {2 * S::max(low, S::zero()) - S::sqrt(line * line + over * over), number, line, over, along};
     }
 
     // Sums over pixels of how a distance, times w, changes with its edge: of line and over by d, and both times along.

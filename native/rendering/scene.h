@@ -29,7 +29,7 @@ class Scene {
     T shells[kShells], costs[kShells];
     T square_budget, block_budget;
 
-    Scene(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners, int64_t height,
+    Scene(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners, int64_t height,
           int64_t width, const Dial& dial, int aggregation, double parameter, double error, int threads)
         : batch(batch),
           faces(faces),
@@ -62,7 +62,7 @@ class Scene {
   private:
     Buffer<T> edges_, boxes_;
 
-    void prepare(const T* polygons, const uint8_t* seen, int threads) {
+    void prepare(const double* polygons, const uint8_t* seen, int threads) {
         parallel_for(batch * padded, kFacesAtOnce, threads, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t image = i / padded, face = i % padded;

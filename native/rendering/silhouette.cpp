@@ -79,9 +79,10 @@ struct Forward : Tiles<T> {
 }  // namespace
 
 template <typename T>
-bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners, int64_t height,
-                int64_t width, double steepness, int distribution, bool reversed, double shift, bool squared,
-                int aggregation, double parameter, double cutoff, double error, T* image, T* kept, int threads) {
+bool silhouette(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
+                int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
+                bool squared, int aggregation, double parameter, double cutoff, double error, T* image, T* kept,
+                int threads) {
     const Dial dial{steepness, shift, cutoff, distribution, reversed, squared, cutoff >= 0};
     const Scene<T> scene(polygons, seen, batch, faces, corners, height, width, dial, aggregation, parameter, error,
                          threads);
@@ -98,7 +99,7 @@ bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t f
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                    \
-    template bool silhouette(const T*, const uint8_t*, int64_t, int64_t, int64_t, int64_t, int64_t, double, int, \
+    template bool silhouette<T>(const double*, const uint8_t*, int64_t, int64_t, int64_t, int64_t, int64_t, double, int, \
                              bool, double, bool, int, double, double, double, T*, T*, int);
 SOFTLY_INSTANTIATE(float)
 SOFTLY_INSTANTIATE(double)

@@ -9,7 +9,7 @@ SOFTLY_DECLARE_WIDE(
     // pass. Polygons that change a pixel by no more than `error`, all together, are not looked at. False where there is
     // no memory.
     template <typename T>
-    bool silhouette(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
+    bool silhouette(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
                     int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
                     bool squared, int aggregation, double parameter, double cutoff, double error, T* image, T* kept,
                     int threads);

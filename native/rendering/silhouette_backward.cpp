@@ -133,7 +133,7 @@ struct Backward : Tiles<T> {
 }  // namespace
 
 template <typename T>
-bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
+bool silhouette_backward(const double* polygons, const uint8_t* seen, int64_t batch, int64_t faces, int64_t corners,
                          int64_t height, int64_t width, double steepness, int distribution, bool reversed, double shift,
                          bool squared, int aggregation, double parameter, double cutoff, double error, const T* grad,
                          const T* kept, T* grad_polygons, T* grad_steepness, int threads) {
@@ -195,7 +195,7 @@ bool silhouette_backward(const T* polygons, const uint8_t* seen, int64_t batch, 
 }
 
 #define SOFTLY_INSTANTIATE(T)                                                                                        \
-    template bool silhouette_backward(const T*, const uint8_t*, int64_t, int64_t, int64_t, int64_t, int64_t, double, \
+    template bool silhouette_backward<T>(const double*, const uint8_t*, int64_t, int64_t, int64_t, int64_t, int64_t, double, \
                                       int, bool, double, bool, int, double, double, double, const T*, const T*, T*,  \
                                       T*, int);
 SOFTLY_INSTANTIATE(float)

@@ -94,6 +94,28 @@ def test_single_precision_is_within_its_error(distribution, slope):
             assert_same([found[2]], [exact[2]], 2e-3)  # of a sum whose terms all but cancel
 
 
+@pytest.mark.parametrize("aspect", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize(("distribution", "steepness"), [("cauchy", 3.0), ("laplace", 3.0), ("reciprocal", 40.0)])
+def test_short_edges_and_slivers_have_the_pixels_that_they_face_from_afar(distribution, steepness, aspect):
+    # In the order of magnitude of the faces of fine meshes, and of faces that are seen from their side.
+    small = scenes.triangles(40, seed=7, size=0.0)
+    turn = torch.linalg.qr(torch.randn(40, 2, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64))[0]
+    corners = scenes.triangles(40, seed=8, size=0.01) - scenes.triangles(40, seed=8, size=0.0)
+    points = (small + corners * torch.tensor([1.0, aspect]) @ turn).flatten(0, 1).unsqueeze(0)
+    faces = torch.arange(120).view(-1, 3)
+    for tconorm in ("probabilistic", "einstein", "sum"):
+        arguments = (choice(distribution, tconorm), steepness, (48, 48), faces)
+        found = silhouette_in_single(points, *arguments)
+        assert_same([found], [run(points, *arguments)[1]], 1e-4)
+
+
+def silhouette_in_single(points, chosen, steepness, size, faces):
+    """The gradient in points that are not rounded of an image that is."""
+    points, dial = points.clone().requires_grad_(), torch.tensor(steepness, dtype=torch.float64)
+    image = silhouette(points[:, faces], dial, None, *size, chosen, torch.float32)
+    return torch.autograd.grad((image * weights_of(image)).sum(), points)[0]
+
+
 @pytest.mark.parametrize("steepness", [30.0, 300.0, 1e3, 1e4, 1e5])
 @pytest.mark.parametrize("distribution", ["logistic", "gaussian", "uniform", "cauchy", "gamma-reversed"])
 def test_meshes_in_single_precision_have_the_gradients_of_double(distribution, steepness):

@@ -13,6 +13,7 @@ from softly.distributions import (
     Gamma,
     GumbelMax,
     Levy,
+    Wigner,
     kernels,
 )
 from softly.distributions.base import Reversed, Shifted
@@ -26,6 +27,7 @@ _ASYMMETRIC: tuple[Distribution, ...] = (  # in the order of native/rendering/co
     Gamma(2.0),
 )
 _FIRST = 11
+_WIGNER = kernels.codes(Wigner())[0]  # type: ignore[index]
 _AGGREGATIONS = (  # in the order of native/rendering/aggregation.h
     tnorms.Minimum,
     tnorms.Hamacher,
@@ -110,7 +112,7 @@ def tconorm_of(number: int, p: float) -> TNorm | None:
 
 
 def delicate(distribution: int, tconorm: int, p: float) -> bool:
-    """Whether slopes are endless somewhere, or powers high: single precision is too little for gradients then."""
-    if distribution >= _FIRST and _ASYMMETRIC[distribution - _FIRST] == Gamma(0.5):
+    """Whether single precision is too little for gradients: tails or slopes have no bound, ties decide, or powers."""
+    if distribution >= _FIRST or distribution == _WIGNER or tconorm == 0:
         return True
-    return 0 < tconorm < _SUM and _AGGREGATIONS[tconorm] in _POWERS and not 1.0 <= abs(p) <= _MILD
+    return tconorm < _SUM and _AGGREGATIONS[tconorm] in _POWERS and not 1.0 <= abs(p) <= _MILD

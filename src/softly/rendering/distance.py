@@ -37,8 +37,10 @@ def signed_distance(points: Tensor, polygons: Tensor) -> Tensor:
     with torch.no_grad():
         along = (ux * ex.unsqueeze(-3) + uy * ey.unsqueeze(-3)) / length2.unsqueeze(-3)
         beside = (along > 0) & (along < 1) & ~single.unsqueeze(-3)
-        from_edge = torch.where(beside, line.square(), torch.inf)
-        closest = torch.cat([from_edge, ux.square() + uy.square()], -1).argmin(-1, keepdim=True)
+        # An edge that a point faces, beside it and outside, is the closest, though rounding makes others seem closer.
+        from_edge = torch.where(beside, line.square() * torch.where(line < 0, 1.0, 2.0), torch.inf)
+        from_corner = 2.0 * (ux.square() + uy.square())
+        closest = torch.cat([from_edge, from_corner], -1).argmin(-1, keepdim=True)
         count = polygons.shape[-2]
         at_edge, index = closest.squeeze(-1) < count, closest % count
         within = ((line >= 0) | single.unsqueeze(-3)).all(-1) & (turn != 0).unsqueeze(-2)

@@ -168,11 +168,11 @@ def _precision(
     return (torch.float32, error) if slope <= _STEEP else (torch.float64, 0.1 * error)
 
 
-def _call(name: str, polygons: Tensor, seen: Tensor | None, *arguments: Any) -> None:
+def _call(name: str, dtype: torch.dtype, polygons: Tensor, seen: Tensor | None, *arguments: Any) -> None:
     faces, corners = polygons.shape[-3:-1]
     batch = polygons.shape[:-3].numel()
     pointers = (polygons.data_ptr(), 0 if seen is None else seen.data_ptr())
-    run = native.kernel(name, polygons.dtype)
+    run = native.kernel(name, dtype)
     if not run(*pointers, batch, faces, corners, *arguments, torch.get_num_threads()):
         raise MemoryError(f"softly.Renderer: no memory for {batch} × {faces} faces.")
 
@@ -194,10 +194,9 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     dtype, error = _precision(steepness, distribution, squared, tconorm, parameter, error)
     options = (distribution, turned, shift, squared, tconorm, parameter, cutoff, error)
-    corners = polygons.to(dtype)
-    image, kept = _shape(corners, steepness, seen, height, width)
+    image, kept = (x.to(dtype) for x in _shape(polygons, steepness, seen, height, width))
     pointers = (image.data_ptr(), kept.data_ptr())
-    _call("silhouette", corners, seen, height, width, steepness.item(), *options, *pointers)
+    _call("silhouette", dtype, polygons, seen, height, width, steepness.item(), *options, *pointers)
     return image.to(polygons.dtype), kept.to(polygons.dtype)
 
 
@@ -221,10 +220,10 @@ def _backward(
 ) -> list[Tensor]:
     dtype, error = _precision(steepness, distribution, squared, tconorm, parameter, error)
     options = (distribution, turned, shift, squared, tconorm, parameter, cutoff, error)
-    grad, corners, kept = (x.to(dtype) for x in (grad, polygons, kept))
-    pulled, change = torch.empty_like(corners), corners.new_empty(())
+    grad, kept = grad.to(dtype), kept.to(dtype)
+    pulled, change = torch.empty_like(polygons, dtype=dtype), grad.new_empty(())
     pointers = (grad.data_ptr(), kept.data_ptr(), pulled.data_ptr(), change.data_ptr() if wanted[1] else 0)
-    _call("silhouette_backward", corners, seen, height, width, steepness.item(), *options, *pointers)
+    _call("silhouette_backward", dtype, polygons, seen, height, width, steepness.item(), *options, *pointers)
     return [
         pulled.to(polygons.dtype) if wanted[0] else polygons.new_empty(0),
         change.to(steepness.dtype).reshape(steepness.shape) if wanted[1] else steepness.new_empty(0),

@@ -30,11 +30,12 @@ backward in {milliseconds:.0f} ms on this machine: the overlap of the silhouette
 """
 
 VIEWS, STEPS, SIZE = 12, 120, 64
-GALLERY = (
-    *(("heaviside", False), ("uniform", False), ("cubic_hermite", False), ("wigner", False), ("gaussian", False)),
-    *(("laplace", False), ("logistic", False), ("hyperbolic_secant", False), ("cauchy", False), ("reciprocal", False)),
-    *(("gumbel_max", False), ("gumbel_min", False), ("exponential", False), ("exponential", True), ("gamma", False)),
-    *(("gamma", True), ("levy", False), ("levy", True)),
+GALLERY = (  # by rows: names, with the shape of gammas; r for reversed, s for squared distances
+    *("heaviside", "uniform", "cubic_hermite", "wigner", "gaussian", "laplace"),
+    *("logistic", "logistic s", "hyperbolic_secant", "cauchy", "cauchy s", "reciprocal"),
+    *("optimal", "gumbel_max", "gumbel_min", "exponential", "exponential r", "exponential rs"),
+    *("levy", "levy r", "gamma-0.5", "gamma-2", "gamma-0.5 r", "gamma-2 r"),
+    *("uniform s", "gaussian s", "levy rs", "gamma-0.5 s", "gamma-0.5 rs", "gamma-2 rs"),
 )
 AGGREGATIONS = (("minimum", None), ("probabilistic", None), ("yager", 2.0), ("aczel_alsina", 0.5))
 
@@ -64,13 +65,22 @@ def gallery() -> Picture:
     """One triangle under all distributions."""
     corners = torch.tensor([[-0.6, -0.5, 0.0], [0.7, -0.35, 0.0], [-0.05, 0.65, 0.0]])
     mesh, camera = Mesh(corners, torch.tensor([[0, 1, 2]])), Camera.look_at(distance=2.0, orthographic=1.0)
-    figure, axes = panels(3, 6, height=5.0)
-    for ax, (name, turned) in zip(axes, GALLERY, strict=True):
-        distribution = softly.distributions.get(name)
-        distribution = distribution.reversed() if turned else distribution
-        image = softly.Renderer(SIZE, distribution=distribution, steepness=6.0).silhouette(mesh, camera)[0]
-        show(ax, image, name.replace("_", " ") + (", reversed" if turned else ""))
-    caption = "One triangle, perturbed by each distribution at steepness 6: how far it reaches, inside and outside."
+    figure, axes = panels(5, 6, height=9.0)
+    for ax, entry in zip(axes, GALLERY, strict=True):
+        kind, _, how = entry.partition(" ")
+        name, _, shape = kind.partition("-")
+        options = {"shape": float(shape)} if shape else {}
+        distribution = softly.distributions.get(name, **options)
+        distribution = distribution.reversed() if "r" in how else distribution
+        squared = "s" in how
+        renderer = softly.Renderer(SIZE, distribution=distribution, squared=squared, steepness=30.0 if squared else 6.0)
+        variant = ", ".join(word for letter, word in (("r", "reversed"), ("s", "squared")) if letter in how)
+        title = kind.replace("_", " ").replace("-", " ") + (f"\n{variant}" if variant else "")
+        show(ax, renderer.silhouette(mesh, camera)[0], title)
+    caption = (
+        "One triangle, perturbed by each distribution: how far it reaches, inside and outside. Those that are not "
+        "symmetric may be reversed, and distances squared."
+    )
     return Picture(figure, caption)
 
 

@@ -11,6 +11,7 @@ from softly import native
 from softly.rendering.camera import Camera
 from softly.rendering.mesh import Mesh
 from softly.rendering.silhouette import pixel_centres
+from softly.rendering.vectors import inverse
 
 _PAIRS = 1 << 21
 """How many pairs of pixels and faces are looked at in one go."""
@@ -65,7 +66,9 @@ class Surface:
         self.rounding = 16 * torch.finfo(points.dtype).eps * square  # (..., F)
         # A pixel (x, y, 1) spans a volume with every edge: in proportion to the weight of the corner opposite.
         self.sides = torch.stack([torch.linalg.cross(b, c), torch.linalg.cross(c, a), torch.linalg.cross(a, b)], -2)
-        self.front = (torch.linalg.cross(a, b) * c).sum(-1) > 0  # seen counter-clockwise
+        # Seen counter-clockwise, but for cameras that mirror what they see.
+        handed = (inverse(camera.rotation.detach().to(points))[1] * scale.detach().prod(-1)).unsqueeze(-1)
+        self.front = (torch.linalg.cross(a, b) * c).sum(-1) * handed > 0
         self.near, self.far, self.present = camera.near, camera.far, mesh.present
 
     def nearest(self, height: int, width: int, *, double_sided: bool) -> Tensor:

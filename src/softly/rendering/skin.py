@@ -9,7 +9,7 @@ from softly.rendering import textures
 from softly.rendering.camera import Camera
 from softly.rendering.lights import Lights
 from softly.rendering.mesh import Mesh
-from softly.rendering.vectors import unit
+from softly.rendering.vectors import inverse, unit
 
 
 class Skin:
@@ -28,9 +28,9 @@ class Skin:
         positions = mesh.corners()
         self._lights, self._textures = lights, None if mesh.textures is None else mesh.textures.to(positions)
         self._at_pixels, self._mapped = at_pixels and not lights.even, mesh.uvs is not None
-        rotation = camera.rotation.to(positions)
-        self._back = rotation[..., 2, :].unsqueeze(-2) if camera.orthographic else None
-        self._eye = -(rotation.mT @ camera.translation.to(positions).unsqueeze(-1)).mT
+        turned, _ = inverse(camera.rotation.to(positions))
+        self._back = turned[..., 2].unsqueeze(-2) if camera.orthographic else None
+        self._eye = -(turned @ camera.translation.to(positions).unsqueeze(-1)).mT
         if mesh.face_colors is not None or (self._textures is not None and not self._mapped):
             normals = mesh.normals().unsqueeze(-2).expand_as(positions)
         else:

@@ -16,10 +16,20 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 def unit(x: Tensor) -> Tensor:
     """``x`` at length 1; what has none stays 0."""
-    square = dot(x, x).squeeze(-1)
-    zero = square == 0
-    inverse = 1.0 / torch.where(zero, 1.0, square).sqrt()
-    return torch.stack([torch.where(zero, 0.0, part * inverse) for part in x.unbind(-1)], -1)
+    a, b, c = x.detach().abs().unbind(-1)
+    largest = torch.maximum(torch.maximum(a, b), c)
+    zero = largest == 0
+    scaled = x / torch.where(zero, 1.0, largest).unsqueeze(-1)  # whose square is neither too small nor too large
+    inverse = 1.0 / torch.where(zero, 1.0, dot(scaled, scaled).squeeze(-1)).sqrt()
+    return torch.stack([torch.where(zero, 0.0, part * inverse) for part in scaled.unbind(-1)], -1)
+
+
+def inverse(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The inverse of (..., 3, 3), and the determinant (...)."""
+    x, y, z = matrix.unbind(-2)
+    columns = torch.stack([torch.linalg.cross(y, z), torch.linalg.cross(z, x), torch.linalg.cross(x, y)], -1)
+    determinant = (x * columns[..., 0]).sum(-1)
+    return columns / determinant[..., None, None], determinant
 
 
 def interpolated(values: Tensor, weights: Tensor) -> Tensor:

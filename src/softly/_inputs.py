@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Callable
 from typing import Protocol, Self, TypeVar
@@ -23,6 +24,31 @@ def floating(x: Tensor, function: str, argument: str) -> Tensor:
     if not x.dtype.is_floating_point:
         raise TypeError(f"{function}: {argument} must be a floating-point tensor, got {x.dtype}.")
     return x
+
+
+def shaped(x: Tensor, shape: tuple[int, ...], function: str, argument: str) -> Tensor:
+    """Refuse everything but floating-point tensors (..., *shape)."""
+    floating(x, function, argument)
+    if x.ndim < len(shape) or x.shape[x.ndim - len(shape) :] != shape:
+        expected = ", ".join(str(size) for size in shape)
+        raise ValueError(f"{function}: {argument} must have shape (..., {expected}), got {tuple(x.shape)}.")
+    return x
+
+
+def together(function: str, **batches: torch.Size) -> torch.Size:
+    """What batches are broadcast to, or an error that names them."""
+    try:
+        return torch.broadcast_shapes(*batches.values())
+    except RuntimeError:
+        found = " and ".join(f"{tuple(shape)} of {name}" for name, shape in batches.items() if shape)
+        raise ValueError(f"{function}: batches must broadcast, got {found}.") from None
+
+
+def number(value: float, function: str, argument: str) -> float:
+    """Any kind of real number, numpy's too, as Python's; no truth, text or tensor."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{function}: {argument} must be a number, got {type(value).__name__}.")
+    return float(value)
 
 
 def integer(value: int, function: str, argument: str) -> int:

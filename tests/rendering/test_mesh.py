@@ -75,3 +75,11 @@ def test_joined_colors():
 def test_refusals(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-8, 1.0, 1e12])
+def test_normals_of_faces_of_any_size(size):
+    box = cube()
+    small = box.at(size * box.vertices)
+    torch.testing.assert_close(small.normals(), box.normals())
+    torch.testing.assert_close(small.vertex_normals(), box.vertex_normals())

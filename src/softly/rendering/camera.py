@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from softly import _inputs, native
+from softly.rendering.vectors import unit
 
 __all__ = ["Camera"]
 
@@ -50,23 +52,22 @@ class Camera:
         far: float = math.inf,
     ) -> None:
         name = "softly.rendering.Camera"
-        for tensor, argument, shape in (
-            (rotation, "rotation", (3, 3)),
-            (translation, "translation", (3,)),
-            (focal, "focal", (2,)),
-            (centre, "centre", (2,)),
-        ):
-            if tensor is None and argument == "centre":
-                continue
-            _inputs.floating(tensor, name, argument)  # type: ignore[arg-type]
-            if tensor.shape[-len(shape) :] != shape:  # type: ignore[union-attr]
-                expected = ", ".join(str(size) for size in shape)
-                found = tuple(tensor.shape)  # type: ignore[union-attr]
-                raise ValueError(f"{name}: {argument} must have shape (..., {expected}), got {found}.")
+        near, far = (_inputs.number(x, name, argument) for x, argument in ((near, "near"), (far, "far")))
         if not (0 if orthographic else 1e-12) <= near < far:
-            raise ValueError(f"{name}: near and far must be 0 < near < far, got {near} and {far}.")
-        self.rotation, self.translation, self.focal, self.centre = rotation, translation, focal, centre
-        self.orthographic, self.near, self.far = orthographic, float(near), float(far)
+            rule = "0 <= near < far" if orthographic else "0 < near < far"
+            raise ValueError(f"{name}: near and far must be {rule}, got {near} and {far}.")
+        self.rotation = _inputs.shaped(rotation, (3, 3), name, "rotation")
+        self.translation = _inputs.shaped(translation, (3,), name, "translation")
+        self.focal = _inputs.shaped(focal, (2,), name, "focal")
+        self.centre = None if centre is None else _inputs.shaped(centre, (2,), name, "centre")
+        self._batch = _inputs.together(
+            name,
+            rotation=rotation.shape[:-2],
+            translation=translation.shape[:-1],
+            focal=focal.shape[:-1],
+            centre=torch.Size() if centre is None else centre.shape[:-1],
+        )
+        self.orthographic, self.near, self.far = orthographic, near, far
 
     @staticmethod
     def look_at(
@@ -108,25 +109,29 @@ class Camera:
             if up is not None:
                 raise ValueError(f"{name}: up belongs to eye, got it with distance.")
             assert distance is not None
-            far_away, e, a = torch.broadcast_tensors(*_numbers(distance, elevation, azimuth))
+            far_away, e, a = _numbers(name, distance=distance, elevation=elevation, azimuth=azimuth)
+            _check_range(far_away, 0.0, math.inf, name, "distance", closed=True)
             rotation = _orbit(torch.deg2rad(e), torch.deg2rad(a))
             offset = far_away.unsqueeze(-1) * rotation[..., 2, :]
-            place = offset if target is None else target.to(offset) + offset
+            place = (
+                offset if target is None else _inputs.shaped(target, (3,), name, "target").to(offset.device) + offset
+            )
         else:
             if any(isinstance(angle, Tensor) or angle != 0 for angle in (elevation, azimuth)):
                 raise ValueError(f"{name}: elevation and azimuth belong to distance, got them with eye.")
-            place = _inputs.floating(eye, name, "eye")
-            towards = torch.zeros_like(place) if target is None else target.to(place)
-            rotation = _frame(place - towards, up, name)
+            place = _inputs.shaped(eye, (3,), name, "eye")
+            back = place if target is None else place - _inputs.shaped(target, (3,), name, "target").to(place.device)
+            rotation = _frame(back, up, name)
         translation = -(rotation * place.unsqueeze(-2)).sum(-1)  # no matrix product, which autocast would round
         if orthographic is None:
             focal = _of_angle(60.0 if fov is None else fov, name)
         else:
             if fov is not None:
                 raise ValueError(f"{name}: give fov or orthographic, got both.")
-            _check_range(orthographic, 0.0, math.inf, name, "orthographic")
-            focal = 1.0 / _numbers(orthographic)[0]
-        focal = torch.stack([focal, focal], -1).to(rotation)
+            (half,) = _numbers(name, orthographic=orthographic)
+            _check_range(half, 0.0, math.inf, name, "orthographic")
+            focal = 1.0 / half
+        focal = torch.stack([focal, focal], -1).to(rotation.device)
         return Camera(rotation, translation, focal, orthographic=orthographic is not None, near=near, far=far)
 
     @staticmethod
@@ -149,16 +154,15 @@ class Camera:
         """
         name = "softly.rendering.Camera.from_opencv"
         height, width = image_size(size, name)
-        _inputs.floating(K, name, "K")
-        if K.shape[-2:] != (3, 3):
-            raise ValueError(f"{name}: K must have shape (..., 3, 3), got {tuple(K.shape)}.")
+        for tensor, argument, shape in ((K, "K", (3, 3)), (R, "R", (3, 3)), (t, "t", (3,))):
+            _inputs.shaped(tensor, shape, name, argument)
         _check_entries(K, {(0, 1): 0.0, (1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 1.0}, name, "K")
-        flip = K.new_tensor([1.0, -1.0, -1.0])
+        flip = torch.tensor([1.0, -1.0, -1.0], device=K.device)
         unit = 2.0 / min(height, width)
         focal = torch.stack([K[..., 0, 0], K[..., 1, 1]], -1) * unit
         middle = K.new_tensor([width / 2 - 0.5, height / 2 - 0.5])
         centre = (K[..., :2, 2] - middle) * K.new_tensor([unit, -unit])
-        return Camera(flip.unsqueeze(-1) * R.to(K), flip * t.to(K), focal, centre, near=near, far=far)
+        return Camera(flip.to(R).unsqueeze(-1) * R, flip.to(t) * t, focal, centre, near=near, far=far)
 
     @staticmethod
     def from_opengl(view: Tensor, projection: Tensor, size: int | tuple[int, int]) -> Camera:
@@ -180,9 +184,7 @@ class Camera:
         name = "softly.rendering.Camera.from_opengl"
         height, width = image_size(size, name)
         for matrix, argument in ((view, "view"), (projection, "projection")):
-            _inputs.floating(matrix, name, argument)
-            if matrix.shape[-2:] != (4, 4):
-                raise ValueError(f"{name}: {argument} must have shape (..., 4, 4), got {tuple(matrix.shape)}.")
+            _inputs.shaped(matrix, (4, 4), name, argument)
         known = native.data(projection)
         if known is None:
             raise ValueError(f"{name}: projection must be readable, for near and far; make the camera outside.")
@@ -200,6 +202,8 @@ class Camera:
         if not bool((rows == rows[0]).all()):
             raise ValueError(f"{name}: the projections of a batch must have the same near and far planes.")
         a, b = rows[0].tolist()
+        if a == (0.0 if orthographic else 1.0):
+            raise ValueError(f"{name}: projection has no near plane, with {a:g} in row 2, column 2.")
         near, far = ((b + 1) / a, (b - 1) / a) if orthographic else (b / (a - 1), b / (a + 1) if a != -1 else math.inf)
         scale = projection.new_tensor([width, height]) / min(height, width)
         focal = torch.stack([projection[..., 0, 0], projection[..., 1, 1]], -1) * scale
@@ -226,11 +230,12 @@ class Camera:
             tensor([[[-0.5000,  0.5000,  2.0000]]])
         """
         name = "softly.rendering.Camera.from_pytorch3d"
-        _inputs.floating(R, name, "R")
-        flip = R.new_tensor([-1.0, 1.0, -1.0])
+        _inputs.shaped(R, (3, 3), name, "R")
+        _inputs.shaped(T, (3,), name, "T")
+        flip = torch.tensor([-1.0, 1.0, -1.0], device=R.device)
         focal = _of_angle(fov, name)
-        focal = torch.stack([focal, focal], -1).to(R)
-        return Camera(flip.unsqueeze(-1) * R.transpose(-1, -2), flip * T.to(R), focal, near=near, far=far)
+        focal = torch.stack([focal, focal], -1).to(R.device)
+        return Camera(flip.to(R).unsqueeze(-1) * R.transpose(-1, -2), flip.to(T) * T, focal, near=near, far=far)
 
     def view(self, points: Tensor) -> Tensor:
         """(..., V, 3) Points of the world in front of the camera: x to the right, y up, and the depth.
@@ -239,7 +244,13 @@ class Camera:
             >>> softly.rendering.Camera.look_at(distance=2.0).view(torch.zeros(1, 3))
             tensor([[[0., 0., 2.]]])
         """
-        points = points if points.ndim > 2 else points.unsqueeze(0)
+        name = "softly.rendering.Camera"
+        _inputs.shaped(points, (3,), name, "points")
+        points = points if points.ndim > 2 else points.reshape(1, -1, 3)
+        _inputs.together(name, cameras=self._batch, points=points.shape[:-2])
+        return _inputs.at_least_single(self._view, points)
+
+    def _view(self, points: Tensor) -> Tensor:
         sign = points.new_tensor([1.0, 1.0, -1.0])
         right, up, back = (self.rotation.to(points) * sign.unsqueeze(-1)).unsqueeze(-3).unbind(-1)
         shift = (self.translation.to(points) * sign).unsqueeze(-2)
@@ -268,9 +279,13 @@ class Camera:
             >>> softly.rendering.Camera.look_at(distance=2.0, fov=90.0).project(torch.ones(1, 3))
             tensor([[[1., 1., 1.]]])
         """
+
+        def projected(points: Tensor) -> Tensor:
+            seen = self.view(points)
+            return torch.cat([self.to_image(seen), seen[..., 2:]], -1)
+
         _inputs.floating(vertices, "softly.rendering.Camera.project", "vertices")
-        seen = self.view(vertices)
-        return torch.cat([self.to_image(seen), seen[..., 2:]], -1)
+        return _inputs.at_least_single(projected, vertices)
 
 
 def image_size(size: int | tuple[int, int], name: str) -> tuple[int, int]:
@@ -284,21 +299,35 @@ def image_size(size: int | tuple[int, int], name: str) -> tuple[int, int]:
     return height, width
 
 
-def _numbers(*values: Number) -> list[Tensor]:
-    """Tensors of one dtype, that of those which are tensors, on their device."""
-    given = [value for value in values if isinstance(value, Tensor)]
-    dtype = max((t.dtype for t in given), key=lambda d: torch.finfo(d).bits) if given else torch.float64
+def _numbers(name: str, **values: Number) -> tuple[Tensor, ...]:
+    """Tensors of one batch and dtype, that of the widest which are tensors, on their device; at least float32."""
+    given = [value for value in values.values() if isinstance(value, Tensor)]
+    for argument, value in values.items():
+        if isinstance(value, Tensor) and (value.dtype == torch.bool or value.dtype.is_complex):
+            raise TypeError(f"{name}: {argument} must be real, got a tensor of {value.dtype}.")
+        if not isinstance(value, (Tensor, Real)) or isinstance(value, bool):
+            raise TypeError(f"{name}: {argument} must be a number or a tensor, got {type(value).__name__}.")
+    single = given and all(t.dtype.is_floating_point and t.dtype != torch.float64 for t in given)
+    dtype = torch.float32 if single else torch.float64
     device = given[0].device if given else None
-    return [
-        value.to(dtype) if isinstance(value, Tensor) else torch.tensor(float(value), dtype=dtype, device=device)
-        for value in values
-    ]
+    found = {
+        argument: value.to(device, dtype)
+        if isinstance(value, Tensor)
+        else torch.tensor(float(value), dtype=dtype, device=device)
+        for argument, value in values.items()
+    }
+    _inputs.together(name, **{argument: value.shape for argument, value in found.items()})
+    return torch.broadcast_tensors(*found.values())
 
 
-def _check_range(value: Number, low: float, high: float, name: str, argument: str) -> None:
-    known = native.data(value) if isinstance(value, Tensor) else torch.tensor(float(value))
-    if known is not None and not bool(((known > low) & (known < high)).all()):
-        raise ValueError(f"{name}: {argument} must be in ({low:g}, {high:g}), got {known.flatten().tolist()}.")
+def _check_range(value: Tensor, low: float, high: float, name: str, argument: str, *, closed: bool = False) -> None:
+    known = native.data(value)
+    if known is None:
+        return
+    inside = ((known >= low) if closed else (known > low)) & (known < high)
+    if not bool(inside.all()):
+        interval = f"{'[' if closed else '('}{low:g}, {high:g})"
+        raise ValueError(f"{name}: {argument} must be in {interval}, got {known.flatten().tolist()}.")
 
 
 def _check_entries(matrix: Tensor, wanted: dict[tuple[int, int], float], name: str, argument: str) -> None:
@@ -316,8 +345,9 @@ def _check_entries(matrix: Tensor, wanted: dict[tuple[int, int], float], name: s
 
 def _of_angle(fov: Number, name: str) -> Tensor:
     """(...) The focal length: what is seen under half of the angle is 1 from the middle of the image."""
-    _check_range(fov, 0.0, 180.0, name, "fov")
-    return 1.0 / torch.tan(torch.deg2rad(*_numbers(fov)) / 2)
+    (angle,) = _numbers(name, fov=fov)
+    _check_range(angle, 0.0, 180.0, name, "fov")
+    return 1.0 / torch.tan(torch.deg2rad(angle) / 2)
 
 
 def _orbit(e: Tensor, a: Tensor) -> Tensor:
@@ -330,10 +360,11 @@ def _orbit(e: Tensor, a: Tensor) -> Tensor:
 
 
 def _frame(back: Tensor, up: Tensor | None, name: str) -> Tensor:
-    upwards = back.new_tensor([0.0, 1.0, 0.0]) if up is None else up.to(back)
-    right = torch.linalg.cross(upwards.expand_as(back), back)
+    upwards = back.new_tensor([0.0, 1.0, 0.0]) if up is None else _inputs.shaped(up, (3,), name, "up").to(back)
+    _inputs.together(name, eye=back.shape[:-1], up=upwards.shape[:-1])
+    upwards, back = torch.broadcast_tensors(unit(upwards), unit(back))
+    right = unit(torch.linalg.cross(upwards, back))
     known = native.data(right)
-    if known is not None and not bool((known.square().sum(-1) > 0).all()):
+    if known is not None and bool((known == 0).all(-1).any()):
         raise ValueError(f"{name}: eye must differ from target, and not lie above it along up; choose another up.")
-    right, back = (torch.nn.functional.normalize(x, dim=-1) for x in (right, back))
     return torch.stack([right, torch.linalg.cross(back, right), back], -2)

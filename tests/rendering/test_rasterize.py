@@ -133,3 +133,18 @@ def test_buffers_compile_and_are_batched_by_torch_func():
     slope = torch.func.jacrev(lambda v: depth(v).sum())(vertices[0])
     leaf = vertices[0].clone().requires_grad_()
     torch.testing.assert_close(slope, torch.autograd.grad(depth(leaf).sum(), leaf)[0])
+
+
+@pytest.mark.parametrize("size", [0.02, 0.1])
+def test_faces_much_smaller_than_a_pixel_leave_no_holes(size):
+    sphere = icosphere(10242)
+    small = sphere.at(size * sphere.vertices)
+    camera = Camera.look_at(distance=2.7, elevation=30.0, fov=60.0, target=torch.tensor([0.37, 0.37, 0.0]))
+    renderer = Renderer(256, straight_through=True)
+    found, exact = (renderer.buffers(mesh, camera) for mesh in (small, small.at(small.vertices.double())))
+    assert torch.equal(found.faces >= 0, renderer.silhouette(small, camera) > 0)
+    assert (found.faces >= 0).sum() > 2
+    torch.testing.assert_close(found.depth, exact.depth.float(), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(found.barycentrics.sum(-1)[found.faces >= 0].min().item(), 1.0)
+    image = Renderer(256, shading="nearest")(small, camera)
+    assert torch.equal(image[:, 0] > 0, found.faces >= 0)

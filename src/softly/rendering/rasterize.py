@@ -10,7 +10,7 @@ from torch import Tensor
 from softly import native
 from softly.rendering.camera import Camera
 from softly.rendering.mesh import Mesh
-from softly.rendering.silhouette import pixel_centres
+from softly.rendering.silhouette import exact, pixel_centres
 from softly.rendering.vectors import inverse
 
 _PAIRS = 1 << 21
@@ -105,7 +105,8 @@ def chosen(values: Tensor, index: Tensor, channels: int) -> Tensor:
 
 
 def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided: bool) -> Buffers:
-    """What is seen at every pixel."""
+    """What is seen at every pixel; of volumes that faces much smaller than a pixel span, single precision has none."""
+    dtype, mesh = mesh.vertices.dtype, mesh.at(exact(mesh.vertices))
     surface = Surface(mesh, camera)
     points = pixel_centres(height, width, mesh.vertices)
     found = surface.nearest(height, width, double_sided=double_sided)
@@ -113,7 +114,7 @@ def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided
     if not mesh.faces.shape[-2]:
         shape = (*index.shape[:-1], height, width)
         none = mesh.vertices.new_zeros(*shape, 3)
-        return Buffers(torch.full_like(none[..., 0], torch.inf), none, found.reshape(shape), none)
+        return Buffers(torch.full_like(none[..., 0], torch.inf), none, found.reshape(shape), none).to(dtype)
     weights, depth = surface.at(points, index)
     normals = chosen(mesh.normals(), index, 1)
     sheet = lambda x: x.unflatten(hit.ndim - 1, (height, width))  # noqa: E731
@@ -122,7 +123,7 @@ def buffers(mesh: Mesh, camera: Camera, height: int, width: int, *, double_sided
         sheet(torch.where(hit.unsqueeze(-1), normals, 0.0)),
         sheet(torch.where(hit, index, -1)),
         sheet(torch.where(hit.unsqueeze(-1), weights, 0.0)),
-    )
+    ).to(dtype)
 
 
 # The kernel ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ enum : int { kAx, kAy, kTx, kTy, kNx, kNy, kLength, kAside, kEdge };
 template <typename T>
 void prepare_polygon(const double* polygon, int64_t corners, bool seen, T* edge, T* box, int64_t stride) {
     double low[2] = {kFar<T>, kFar<T>}, high[2] = {-kFar<T>, -kFar<T>}, turn = 0;
+    int long_ones = 0;
     for (int64_t k = 0; k < corners; ++k) {
         const double* a = polygon + 2 * k;
         const double* b = polygon + 2 * ((k + 1) % corners);
@@ -30,16 +31,20 @@ void prepare_polygon(const double* polygon, int64_t corners, bool seen, T* edge,
             low[axis] = a[axis] < low[axis] ? a[axis] : low[axis];
             high[axis] = a[axis] > high[axis] ? a[axis] : high[axis];
         }
+        const double ex = b[0] - a[0], ey = b[1] - a[1];
+        long_ones += ex * ex + ey * ey > Format<T>::smallest_normal;
         turn += (a[0] - polygon[0]) * (b[1] - polygon[1]) - (a[1] - polygon[1]) * (b[0] - polygon[0]);
     }
     const double sign = turn < 0 ? -1 : 1;
+    // A polygon that is a point has normals to either side, so that nothing is inside.
+    const bool point = long_ones < 2;
     for (int64_t k = 0; k < corners; ++k, edge += kEdge) {
         const double* a = polygon + 2 * k;
         const double* b = polygon + 2 * ((k + 1) % corners);
         const double ex = b[0] - a[0], ey = b[1] - a[1], square = ex * ex + ey * ey;
-        const bool single = !(square > Format<T>::smallest_normal);
+        const bool single = point || !(square > Format<T>::smallest_normal);
         const double length = single ? 0 : __builtin_sqrt(square), inverse = single ? 0 : 1 / length;
-        const double tx = single ? 1 : ex * inverse, ty = single ? 0 : ey * inverse;
+        const double tx = single ? (k % 2 ? -1 : 1) : ex * inverse, ty = single ? 0 : ey * inverse;
         edge[kAx] = T(a[0]);
         edge[kAy] = T(a[1]);
         edge[kTx] = T(tx);
@@ -47,7 +52,7 @@ void prepare_polygon(const double* polygon, int64_t corners, bool seen, T* edge,
         edge[kNx] = T(-sign * ty);
         edge[kNy] = T(sign * tx);
         edge[kLength] = T(length);
-        edge[kAside] = single && corners > 3 ? kFar<T> : T(0);
+        edge[kAside] = single && !point && corners > 3 ? kFar<T> : T(0);
     }
     // Nothing is close to the box of what isn't seen.
     box[0] = seen ? T(low[0]) : 4 * kFar<T>;

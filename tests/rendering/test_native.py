@@ -7,7 +7,7 @@ import softly
 from softly import native
 from softly.rendering import Camera, Mesh, Renderer, icosphere
 from softly.rendering.clipping import polygons
-from softly.rendering.silhouette import Choice, reference, silhouette
+from softly.rendering.silhouette import Choice, pixel_centres, reference, silhouette
 
 from . import scenes
 
@@ -270,3 +270,32 @@ def test_many_small_errors_of_one_sign_do_not_add_up():
         chosen = choice("cauchy", "frank", p=p, squared=True)
         found, exact = (run(x, chosen, 1e6, (32, 32), faces)[0].double() for x in (points, points.double()))
         torch.testing.assert_close(found, exact, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("crossing", [False, True])
+def test_a_face_that_is_a_point_has_no_inside(dtype, crossing):
+    place = torch.tensor([0.3, 0.1, 0.0], dtype=dtype)
+    # Behind the near plane's crossing faces are polygons of six corners: far away one is cut, and seen by no pixel.
+    other = torch.tensor([[90.0, 0.0, 0.0], [91.0, 0.0, 0.0], [90.0, 1.0, 5.0]], dtype=dtype)
+    mesh = Mesh(torch.cat([place.expand(3, 3), other]), torch.arange(6).view(2, 3)[: 1 + crossing])
+    camera = Camera.look_at(distance=2.0, orthographic=1.0)
+    points = pixel_centres(9, 13, place.double())
+    away = (points - place[:2].double()).norm(dim=-1).view(9, 13)
+    for name in ("logistic", "cauchy"):
+        renderer = Renderer((9, 13), distribution=name, steepness=10.0)
+        far = 2 * GET(name).cdf(torch.tensor(-880.0)).item()
+        torch.testing.assert_close(
+            renderer.silhouette(mesh, camera)[0].double(), GET(name).cdf(-10.0 * away), atol=1e-5 + far, rtol=0
+        )
+        shown = renderer(mesh, camera)[0, 3].double()
+        torch.testing.assert_close(shown, GET(name).cdf(-10.0 * away), atol=1e-5 + far, rtol=0)
+    hard = Renderer((9, 13), straight_through=True).silhouette(mesh, camera)
+    assert not hard.any()
+
+
+def test_gradients_of_a_face_that_is_a_point(monkeypatch):
+    points, faces = torch.tensor([[[0.3, 0.1]] * 3]).double(), torch.tensor([[0, 1, 2]])
+    arguments = (points, choice("logistic"), 6.0)
+    expected = without_kernel(monkeypatch, *arguments, faces=faces)
+    assert_same(run(*arguments, faces=faces), expected, 1e-9)

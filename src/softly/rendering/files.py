@@ -54,9 +54,11 @@ def _read_other(path: Path, *, textures: bool) -> Stored:
     visual = loaded.visual
     if visual.kind == "vertex":
         colors = _shares(visual.vertex_colors)
+    elif visual.kind == "face":
+        painted = _shares(visual.face_colors)
     elif visual.kind == "texture":
         material = visual.material
-        factor = getattr(material, "baseColorFactor", None)
+        factor = getattr(material, "baseColorFactor", getattr(material, "diffuse", None))
         tint = np.ones(3) if factor is None else _shares(factor)
         image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
         if visual.uv is not None:

@@ -208,17 +208,24 @@ class Mesh:
             ...     softly.rendering.Mesh.load(path)
             Mesh(1 of 8 vertices and 12 faces)
         """
-        if self.vertices.shape[:-2].numel() != 1:
-            raise ValueError(f"softly.rendering.Mesh.save: a file has one mesh, got {self}.")
-        faces = self.faces.reshape(-1, 3)
-        there = faces[:, 0] >= 0
+        name = "softly.rendering.Mesh.save"
         if self.textures is not None and self.uvs is None:
             raise ValueError(
-                "softly.rendering.Mesh.save: files have no texels of faces; save a mesh with an image and uvs, or "
-                "with face_colors."
+                f"{name}: files have no texels of faces; save a mesh with an image and uvs, or with face_colors."
             )
-        if any(x is not None and x.shape[:-3].numel() > 1 for x in (self.textures, self.uvs)):
-            raise ValueError(f"softly.rendering.Mesh.save: a file has one texture, got several of {self}.")
+        whole = {"vertices": (self.vertices, 2), "faces": (self.faces, 2), "vertex_colors": (self.vertex_colors, 2)}
+        whole |= {"face_colors": (self.face_colors, 2), "textures": (self.textures, 3), "uvs": (self.uvs, 3)}
+        for part, (tensor, own) in whole.items():
+            if tensor is None:
+                continue
+            if tensor.shape[:-own].numel() != 1:
+                raise ValueError(f"{name}: a file has one mesh, got {part} of shape {tuple(tensor.shape)} in {self}.")
+            if not bool(tensor.isfinite().all()):
+                raise ValueError(f"{name}: {part} must be finite in files, got others.")
+            if part.endswith("colors") and not bool(((tensor >= 0) & (tensor <= 1)).all()):
+                raise ValueError(f"{name}: {part} must be in [0, 1] in files, got others; clamp them.")
+        faces = self.faces.reshape(-1, 3)
+        there = faces[:, 0] >= 0
         array = lambda x: x.detach().cpu().double().reshape(-1, 3).numpy()  # noqa: E731
         stored = Stored(
             array(self.vertices),

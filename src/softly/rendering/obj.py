@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ import numpy as np
 import torch
 
 from softly.rendering.images import read_image, save_image
-from softly.rendering.stored import Stored, content, numbers, plain, refuse
+from softly.rendering.stored import Stored, content, numbers, plain, refuse, rows, shades, triangles
 
 _IGNORED = {"vn", "vp", "g", "o", "s", "l", "p", "mg", "lod", "shadow_obj", "trace_obj", "usemap", "maplib"}
 
@@ -38,22 +41,24 @@ def read(path: Path, *, textures: bool = True) -> Stored:
     places: list[list[float]] = []
     faces: list[tuple[int, int, int]] = []
     mapped: list[tuple[int, int, int]] = []
-    paints: list[int] = []
+    paints: list[tuple[str, ...]] = []
     materials: dict[str, _Material] = {}
-    palette = [_Material()]
-    paint, started = 0, ""
-    rows = content(path).decode("utf-8", errors="replace").splitlines()
-    for line, row in enumerate(rows, 1):
-        if row.endswith("\\"):
+    paint: tuple[str, ...] = ()
+    started = ""
+    lines = rows(content(path).decode("utf-8-sig", errors="replace"))
+    for line, row in enumerate(lines, 1):
+        if row.endswith("\\") and "#" not in row:  # no comment goes on
             started += row[:-1] + " "
             continue
-        words = (started + row).split("#", 1)[0].split()
-        started = ""
+        row, started = started + row, ""
+        words = row.split("#", 1)[0].split()
         if not words:
             continue
         match words[0]:
             case "v":
-                if len(words) not in (4, 5, 7, 8):
+                if len(words) == 8:
+                    refuse(path, line, "seven numbers may end with a colour, or with a colour and its opacity")
+                if len(words) not in (4, 5, 7):
                     refuse(
                         path,
                         line,
@@ -61,8 +66,8 @@ def read(path: Path, *, textures: bool = True) -> Stored:
                     )
                 values = numbers(words[1:], path, line)
                 vertices.append(values[:3])
-                if len(values) >= 6:
-                    colors.append(values[-3:])
+                if len(values) == 6:
+                    colors.append(values[3:])
             case "vt":
                 if len(words) not in (2, 3, 4):
                     refuse(path, line, f"texture coordinates are one to three numbers, not {len(words) - 1}")
@@ -77,39 +82,40 @@ def read(path: Path, *, textures: bool = True) -> Stored:
                     for part in parts
                     if len(part) > 1 and part[1]
                 ]
-                for k in range(1, len(corners) - 1):
-                    faces.append((corners[0], corners[k], corners[k + 1]))
-                    mapped.append((where[0], where[k], where[k + 1]) if len(where) == len(corners) else (-1, -1, -1))
+                for a, b, c in triangles([vertices[corner] for corner in corners]):
+                    faces.append((corners[a], corners[b], corners[c]))
+                    mapped.append((where[a], where[b], where[c]) if len(where) == len(corners) else (-1, -1, -1))
                     paints.append(paint)
             case "mtllib":
                 if len(words) < 2:
                     refuse(path, line, "mtllib names no file")
-                one = " ".join(words[1:])
-                for name in [one] if (path.parent / one).is_file() else words[1:]:
-                    materials.update(_read_materials(path.parent / name, textures=textures))
+                whole = _file(path.parent, _names(row))
+                for library in [whole] if whole else [_file(path.parent, [word]) for word in words[1:]]:
+                    if library is not None:
+                        materials.update(_read_materials(library, textures=textures))
             case "usemtl":
-                material = materials.get(" ".join(words[1:]))
-                paint = 0
-                if material is not None:
-                    palette.append(material)
-                    paint = len(palette) - 1
+                paint = _names(row)
             case keyword if keyword not in _IGNORED:
                 refuse(path, line, f"{keyword!r} is not known here")
     if started:
-        refuse(path, len(rows), "the file ends where a line goes on")
+        refuse(path, len(lines), "the file ends where a line goes on")
     if colors and len(colors) != len(vertices):
         refuse(path, "end", f"{len(colors)} of {len(vertices)} vertices have colours; all or none must")
     uvs = None
     if mapped and min(mapped)[0] >= 0:
         uvs = np.array(places, dtype=np.float64)[np.array(mapped, dtype=np.int64)]
-    texture = None if colors else _texture([palette[paint] for paint in dict.fromkeys(paints)], uvs, path)
+    used = {names: next((materials[name] for name in names if name in materials), None) for names in paints}
+    texture = _texture([material or _Material() for material in used.values()], uvs, path)
+    if colors and texture is not None:
+        refuse(path, "end", "vertices have colours and faces an image, a mesh has one; load it with textures=False")
     painted = None
-    if len(palette) > 1 and not colors and texture is None:
-        painted = np.array([material.color for material in palette])[np.array(paints, dtype=np.int64)]
+    if any(used.values()) and not colors and texture is None:
+        kinds = {names: (material or _Material()).color for names, material in used.items()}
+        painted = np.array([kinds[names] for names in paints])
     return Stored(
         np.array(vertices, dtype=np.float64).reshape(-1, 3),
         np.array(faces, dtype=np.int64).reshape(-1, 3),
-        np.array(colors) if colors else None,
+        shades(np.array(colors), path, "vertex") if colors else None,
         painted,
         uvs,
         texture,
@@ -133,42 +139,56 @@ def _texture(used: list[_Material], uvs: np.ndarray | None, path: Path) -> np.nd
     return read_image(used[0].image, "softly.rendering.Mesh.load") * np.array(used[0].color)[:, None, None]
 
 
+def _names(row: str) -> tuple[str, ...]:
+    """What a row may name: names have spaces, and signs that begin a comment elsewhere, such as "Material #25"."""
+    whole = row.split(None, 1)[1].strip() if len(row.split(None, 1)) > 1 else ""
+    return tuple(dict.fromkeys((whole, re.split(r"\s#", whole)[0].strip(), whole.split("#", 1)[0].strip())))
+
+
+def _file(folder: Path, names: Iterable[str]) -> Path | None:
+    """The first of these files that is there, also as Windows writes it or in quotation marks."""
+    plain = (form for name in names for form in (name, name.strip("\"'").replace("\\", "/")))
+    return next((folder / name for name in plain if os.path.isfile(folder / name)), None)
+
+
 def _read_materials(path: Path, *, textures: bool) -> dict[str, _Material]:
-    """Materials by name; none where the file isn't there."""
     found: dict[str, _Material] = {}
-    if not path.is_file():
-        return found
-    current = None
-    for line, row in enumerate(path.read_text(errors="replace").splitlines(), 1):
+    current: tuple[str, ...] = ()
+    for line, row in enumerate(rows(path.read_text(encoding="utf-8-sig", errors="replace")), 1):
         words = row.split("#", 1)[0].split()
         if words[:1] == ["newmtl"]:
-            current = " ".join(words[1:])
-            found[current] = _Material()
-        elif words[:1] == ["Kd"] and current is not None:
+            whole, *shorter = _names(row)
+            current = (whole, *shorter) if re.search(r"\s#\s", whole) else (whole,)  # a comment is set apart
+            found.update(dict.fromkeys(current, _Material()))
+        elif words[:1] == ["Kd"] and current:
             if len(words) != 4:
                 refuse(path, line, "a colour has three numbers")
-            found[current] = found[current]._replace(color=tuple(numbers(words[1:], path, line)))
-        elif words[:1] == ["map_Kd"] and current is not None and textures:
-            if len(words) < 2 or words[1].startswith("-"):
+            color = tuple(numbers(words[1:], path, line))
+            if not all(0 <= part <= 1 for part in color):
+                refuse(path, line, f"colours must be in [0, 1], not {list(color)}")
+            found.update({name: found[name]._replace(color=color) for name in current})
+        elif words[:1] == ["map_Kd"] and current and textures:
+            names = _names(row)
+            if not names[0] or names[0].startswith("-"):
                 refuse(
                     path, line, f"an image without options is known here, not {row.strip()!r}; load with textures=False"
                 )
-            image = path.parent / row.split(None, 1)[1].strip().replace("\\", "/")
-            if image.is_file():
-                found[current] = found[current]._replace(image=image)
+            image = _file(path.parent, names)
+            if image is not None:
+                found.update({name: found[name]._replace(image=image) for name in current})
     return found
 
 
 def write(path: Path, mesh: Stored) -> None:
-    rows = []
+    lines = []
     for i, vertex in enumerate(mesh.vertices.tolist()):
         extra = [] if mesh.vertex_colors is None else mesh.vertex_colors[i].tolist()
-        rows.append("v " + _text([*vertex, *extra]))
+        lines.append("v " + _text([*vertex, *extra]))
     if mesh.uvs is None:
         faces = [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in mesh.faces.tolist()]
     else:
         places, where = np.unique(mesh.uvs.reshape(-1, 2), axis=0, return_inverse=True)
-        rows += [f"vt {_text(place)}" for place in places.tolist()]
+        lines += [f"vt {_text(place)}" for place in places.tolist()]
         pairs = np.stack([mesh.faces, where.reshape(-1, 3)], -1) + 1
         faces = ["f " + " ".join(f"{v}/{t}" for v, t in face) for face in pairs.tolist()]
     library = path.with_suffix(".mtl")
@@ -177,18 +197,18 @@ def write(path: Path, mesh: Stored) -> None:
         paints = [f"newmtl color{i}\nKd {_text(kind)}" for i, kind in enumerate(kinds.tolist())]
         last = -1
         for number, paint in enumerate(which.reshape(-1).tolist()):
-            rows += [f"usemtl color{paint}"] * (paint != last) + [faces[number]]
+            lines += [f"usemtl color{paint}"] * (paint != last) + [faces[number]]
             last = paint
     elif mesh.texture is not None:
         image = path.with_suffix(".png")
         save_image(torch.from_numpy(mesh.texture), image)
         paints = [f"newmtl image\nKd 1.0 1.0 1.0\nmap_Kd {image.name}"]
-        rows += ["usemtl image", *faces]
+        lines += ["usemtl image", *faces]
     else:
-        path.write_text("\n".join([*rows, *faces]) + "\n")
+        path.write_text("\n".join([*lines, *faces]) + "\n", encoding="utf-8")
         return
-    library.write_text("\n".join(paints) + "\n")
-    path.write_text("\n".join([f"mtllib {library.name}", *rows]) + "\n")
+    library.write_text("\n".join(paints) + "\n", encoding="utf-8")
+    path.write_text("\n".join([f"mtllib {library.name}", *lines]) + "\n", encoding="utf-8")
 
 
 def _text(values: list[float]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from softly.rendering import stored
 from softly.rendering.stored import Stored, content, numbers, refuse
 
 _TYPES = {
@@ -22,6 +23,8 @@ _TYPES = {
     **dict.fromkeys(("double", "float64"), "d"),
 }
 
+_COLORS = ("red", "green", "blue")
+
 
 class _Element(NamedTuple):
     name: str
@@ -31,13 +34,14 @@ class _Element(NamedTuple):
 
 
 def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, int]:
-    end = whole.find(b"end_header")
-    if not whole.startswith(b"ply") or end < 0:
+    end = re.search(rb"^end_header[ \t]*(\r\n|\n|\r|$)", whole, re.MULTILINE) or re.search(
+        rb"\rend_header[ \t]*\r", whole
+    )
+    if not whole.startswith(b"ply") or end is None:
         refuse(path, 1, "it is no PLY file: 'ply' or 'end_header' is missing")
-    body = whole.index(b"\n", end) + 1 if b"\n" in whole[end:] else len(whole)
     kind = ""
     elements: list[_Element] = []
-    lines = whole[:end].decode("ascii", errors="replace").splitlines()
+    lines = stored.rows(whole[: end.start()].decode("ascii", errors="replace"))
     for line, row in enumerate(lines, 1):
         words = row.split()
         try:
@@ -60,7 +64,7 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
             refuse(path, line, f"{row!r} is not understood")
     if kind not in ("ascii", "binary_little_endian", "binary_big_endian"):
         refuse(path, 2, f"the format {kind!r} is not known")
-    return kind, elements, whole[body:], len(lines) + 2
+    return kind, elements, whole[end.end() :], len(lines) + 2
 
 
 def _ply_rows(kind: str, elements: list[_Element], body: bytes, first: int, path: Path) -> dict[str, list[Any]]:
@@ -69,7 +73,7 @@ def _ply_rows(kind: str, elements: list[_Element], body: bytes, first: int, path
 
 def _text_rows(elements: list[_Element], body: bytes, first: int, path: Path) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    lines = enumerate(body.decode("ascii", errors="replace").splitlines(), first)
+    lines = enumerate(stored.rows(body.decode("ascii", errors="replace")), first)
     rows = iter([(line, row.split()) for line, row in lines if row.strip()])
     for element in elements:
         found[element.name] = []
@@ -77,7 +81,7 @@ def _text_rows(elements: list[_Element], body: bytes, first: int, path: Path) ->
             line, words = next(rows, (first, None))
             if words is None:
                 refuse(path, "end", f"{element.name} has {number} of {element.number} entries")
-            values, at = numbers(words, path, line), 0
+            values, at = numbers(words, path, line, finite=False), 0
             taken: list[Any] = []
             for _, types in element.properties:
                 if len(types) == 1:
@@ -135,12 +139,8 @@ def read(path: Path) -> Stored:
     single = {name: (i, types[0]) for i, (name, types) in enumerate(properties.get("vertex", [])) if len(types) == 1}
     if not {"x", "y", "z"} <= set(single):
         refuse(path, "header", "vertices need the properties x, y and z")
-    vertices = _columns(rows["vertex"], [single[axis][0] for axis in "xyz"], path)
-    colors = None
-    if {"red", "green", "blue"} <= set(single):
-        picked = [single[color] for color in ("red", "green", "blue")]
-        scale = {"B": 255.0, "H": 65535.0}.get(picked[0][1], 1.0)
-        colors = _columns(rows["vertex"], [place for place, _ in picked], path) / scale
+    vertices = _columns(rows["vertex"], [single[axis][0] for axis in "xyz"], path, "vertex")
+    colors = _colors("vertex", rows, properties, path)
     if rows.get("tristrips"):
         refuse(path, "header", "strips of triangles are not known here")
     names = ("vertex_indices", "vertex_index")
@@ -148,22 +148,47 @@ def read(path: Path) -> Stored:
     if rows.get("face") and not lists:
         refuse(path, "header", "faces need a list vertex_indices")
     corners: list[tuple[int, int, int]] = []
+    sources: list[int] = []
+    points = vertices.tolist()
     for number, row in enumerate(rows.get("face", [])):
         face = row[lists[0]]
-        known = all(float(index).is_integer() and 0 <= index < len(vertices) for index in face)
+        known = all(float(index).is_integer() and 0 <= index < len(points) for index in face)
         if len(face) < 3 or not known:
             named = ", ".join(f"{index:g}" for index in face)
-            refuse(path, f"face {number}", f"[{named}] are not three or more of the {len(vertices)} vertices")
-        corners += [(int(face[0]), int(b), int(c)) for b, c in itertools.pairwise(face[1:])]
-    return Stored(vertices, np.array(corners, dtype=np.int64).reshape(-1, 3), colors)
+            refuse(path, f"face {number}", f"[{named}] are not three or more of the {len(points)} vertices")
+        polygon = [int(index) for index in face]
+        for a, b, c in stored.triangles([points[index] for index in polygon]):
+            corners.append((polygon[a], polygon[b], polygon[c]))
+            sources.append(number)
+    painted = None if colors is not None else _colors("face", rows, properties, path)
+    return Stored(
+        vertices,
+        np.array(corners, dtype=np.int64).reshape(-1, 3),
+        colors,
+        None if painted is None else painted[np.array(sources, dtype=np.int64)],
+    )
 
 
-def _columns(rows: list[list[Any]], places: list[int], path: Path) -> np.ndarray:
+def _colors(
+    element: str, rows: dict[str, list[Any]], properties: dict[str, list[tuple[str, list[str]]]], path: Path
+) -> np.ndarray | None:
+    single = {name: (i, types[0]) for i, (name, types) in enumerate(properties.get(element, [])) if len(types) == 1}
+    for prefix in ("", "diffuse_"):
+        picked = [single.get(prefix + color) for color in _COLORS]
+        found = [place for place in picked if place is not None]
+        if len(found) == 3:
+            scale = np.array([{"B": 255.0, "H": 65535.0}.get(kind, 1.0) for _, kind in found])
+            values = _columns(rows[element], [place for place, _ in found], path, element) / scale
+            return stored.shades(values, path, element)
+    return None
+
+
+def _columns(rows: list[list[Any]], places: list[int], path: Path, whose: str) -> np.ndarray:
     values = np.array([[row[place] for place in places] for row in rows], dtype=np.float64).reshape(-1, len(places))
     wrong = ~np.isfinite(values).all(-1)
     if wrong.any():
         number = int(wrong.argmax())
-        refuse(path, f"vertex {number}", f"{values[number].tolist()} are not finite")
+        refuse(path, f"{whose} {number}", f"{values[number].tolist()} are not finite")
     return values
 
 
@@ -177,7 +202,7 @@ def write(path: Path, mesh: Stored) -> None:
     colored = mesh.vertex_colors is not None
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.vertices)}"]
     header += [f"property double {axis}" for axis in "xyz"]
-    header += [f"property double {color}" for color in ("red", "green", "blue") if colored]
+    header += [f"property double {color}" for color in _COLORS if colored]
     header += [f"element face {len(mesh.faces)}", "property list uchar int vertex_indices", "end_header", ""]
     values = mesh.vertices if mesh.vertex_colors is None else np.concatenate([mesh.vertices, mesh.vertex_colors], -1)
     faces = np.empty(len(mesh.faces), dtype=[("count", "u1"), ("corners", "<i4", (3,))])

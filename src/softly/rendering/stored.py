@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -37,16 +38,73 @@ def content(path: Path) -> bytes:
         refuse(path, "beginning", "it is not a gzip file, or not all of one")
 
 
+def rows(text: str) -> list[str]:
+    """Lines as files have them: Python knows more characters that end one, which may be part of a name."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+
 def plain(word: str) -> str:
-    """A number as files have it, without the underscores that Python would pass over."""
-    return word.replace("_", "?")
+    """A number as files have it, without the underscores and digits of other scripts that Python would take."""
+    return word.replace("_", "?") if word.isascii() else "?"
 
 
-def numbers(words: list[str], path: Path, line: int) -> list[float]:
+def numbers(words: list[str], path: Path, line: int, *, finite: bool = True) -> list[float]:
     try:
         values = [float(plain(word)) for word in words]
     except ValueError:
         refuse(path, line, f"{' '.join(words)!r} are not numbers")
-    if not all(math.isfinite(value) for value in values):
+    if finite and not all(math.isfinite(value) for value in values):
         refuse(path, line, f"{' '.join(words)!r} are not finite")
     return values
+
+
+def shades(values: np.ndarray, path: Path, whose: str) -> np.ndarray:
+    """Colours, refused where they aren't in [0, 1]: bytes as numbers, mostly."""
+    wrong = ~((values >= 0) & (values <= 1)).all(-1)
+    if wrong.any():
+        number = int(wrong.argmax())
+        refuse(path, f"{whose} {number}", f"colours must be in [0, 1], not {values[number].tolist()}")
+    return values
+
+
+Point = Sequence[float]
+
+
+def triangles(polygon: Sequence[Point]) -> list[tuple[int, int, int]]:
+    """The corners of triangles that make up a flat polygon: a fan where that is inside of it, otherwise ears of it."""
+    count = len(polygon)
+    if count == 3:
+        return [(0, 1, 2)]
+    fan = [(0, k, k + 1) for k in range(1, count - 1)]
+    areas = [_turn(*(polygon[k] for k in face)) for face in fan]
+    normal = [math.fsum(parts) for parts in zip(*areas, strict=True)]
+    if all(_dot(area, normal) >= 0.0 for area in areas):
+        return fan
+    left, found = list(range(count)), []
+    while len(left) > 3:
+        ear = next((k for k in range(len(left)) if _is_ear(k, left, polygon, normal)), 0)
+        found.append((left[ear - 1], left[ear], left[(ear + 1) % len(left)]))
+        del left[ear]
+    return [*found, (left[0], left[1], left[2])]
+
+
+def _is_ear(k: int, left: list[int], polygon: Sequence[Point], normal: Point) -> bool:
+    """Whether a corner can be cut off: it points outwards, and no other one lies in its triangle."""
+    a, b, c = (polygon[left[at % len(left)]] for at in (k - 1, k, k + 1))
+    if _dot(_turn(a, b, c), normal) <= 0.0:
+        return False
+    others = (polygon[at] for at in left)
+    return not any(
+        all(_dot(_turn(start, end, x), normal) >= 0.0 for start, end in ((a, b), (b, c), (c, a)))
+        for x in others
+        if x not in (a, b, c)
+    )
+
+
+def _turn(a: Point, b: Point, c: Point) -> tuple[float, float, float]:
+    (ux, uy, uz), (vx, vy, vz) = ((q - p for p, q in zip(a, x, strict=True)) for x in (b, c))
+    return uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+
+
+def _dot(a: Point, b: Point) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

@@ -51,6 +51,13 @@ def number(value: float, function: str, argument: str) -> float:
     return float(value)
 
 
+def truth(value: bool, function: str, argument: str) -> bool:
+    """True or False, and nothing that counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{function}: {argument} must be True or False, got {value!r}.")
+    return value
+
+
 def integer(value: int, function: str, argument: str) -> int:
     """Any kind of integer, numpy's too, as Python's; nothing that would have to be rounded."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):

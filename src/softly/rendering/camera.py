@@ -67,7 +67,7 @@ class Camera:
             focal=focal.shape[:-1],
             centre=torch.Size() if centre is None else centre.shape[:-1],
         )
-        self.orthographic, self.near, self.far = orthographic, near, far
+        self.orthographic, self.near, self.far = _inputs.truth(orthographic, name, "orthographic"), near, far
 
     @staticmethod
     def look_at(

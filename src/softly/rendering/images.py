@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,21 @@ def _picture(image: Tensor, name: str) -> Any:
         image = image[0]
     if image.ndim != 2 and (image.ndim != 3 or image.shape[0] not in (3, 4)):
         raise ValueError(f"{name}: an image must have shape (H, W), (3, H, W) or (4, H, W), got {tuple(image.shape)}.")
+    if not image.numel():
+        raise ValueError(f"{name}: an image must have pixels, got {tuple(image.shape)}.")
+    if bool(image.isnan().any()):
+        raise ValueError(f"{name}: an image must have no NaN, which has no colour.")
     values = (255.0 * image.float().clamp(0.0, 1.0)).round().to(torch.uint8)
     return pillow.fromarray((values if values.ndim == 2 else values.movedim(0, -1)).contiguous().numpy())
+
+
+def _write(picture: Any, path: Path, name: str, **options: Any) -> None:
+    try:
+        picture.save(path, **options)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{name}: {path.name} can't be written by Pillow: {error}.") from None
 
 
 def save_image(image: Tensor, path: str | os.PathLike[str]) -> None:
@@ -58,16 +71,17 @@ def save_image(image: Tensor, path: str | os.PathLike[str]) -> None:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     softly.rendering.save_image(torch.rand(4, 8, 8), pathlib.Path(folder) / "noise.png")
     """
-    _picture(image, "softly.rendering.save_image").save(Path(path))
+    name = "softly.rendering.save_image"
+    _write(_picture(image, name), Path(path), name)
 
 
-def save_gif(frames: Sequence[Tensor] | Tensor, path: str | os.PathLike[str], *, seconds: float = 0.1) -> None:
+def save_gif(frames: Iterable[Tensor], path: str | os.PathLike[str], *, seconds: float = 0.1) -> None:
     """Write images as an animation that goes on forever.
 
     Args:
         frames: Images as of `save_image`; of four channels the last is how much of them covers white.
         path: Where to.
-        seconds: How long each is seen.
+        seconds: How long each is seen, to the hundredth, as such files have it.
 
     Example:
         >>> import pathlib, tempfile
@@ -75,14 +89,20 @@ def save_gif(frames: Sequence[Tensor] | Tensor, path: str | os.PathLike[str], *,
         ...     softly.rendering.save_gif(torch.rand(5, 8, 8), pathlib.Path(folder) / "noise.gif")
     """
     name = "softly.rendering.save_gif"
-    if not len(frames):
+    frames = list(frames)
+    if not frames:
         raise ValueError(f"{name}: frames must have at least one, got none.")
-    if not seconds > 0:
-        raise ValueError(f"{name}: seconds must be positive, got {seconds}.")
+    seconds = _inputs.number(seconds, name, "seconds")
+    if not 0.005 < seconds < 655.355:
+        raise ValueError(f"{name}: seconds must be positive, from 0.01 to 655.35, got {seconds}.")
     pictures = []
     for frame in frames:
-        if frame.ndim >= 3 and frame.shape[-3] == 4:
+        if isinstance(frame, Tensor) and frame.ndim >= 3 and frame.shape[-3] == 4:
             frame = frame[..., :3, :, :] * frame[..., 3:, :, :] + 1.0 - frame[..., 3:, :, :]
         pictures.append(_picture(frame, name))
     first, *rest = pictures
-    first.save(Path(path), save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)
+    for picture in rest:
+        if picture.size != first.size:
+            sizes = " and ".join(f"{width} × {height}" for width, height in (first.size, picture.size))
+            raise ValueError(f"{name}: frames must have the same size, got {sizes}.")
+    _write(first, Path(path), name, save_all=True, append_images=rest, duration=10 * round(100 * seconds), loop=0)

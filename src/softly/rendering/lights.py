@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from softly import _inputs
+from softly import _inputs, native
 from softly.rendering.vectors import dot, unit
 
 __all__ = ["Lights"]
@@ -58,10 +58,22 @@ class Lights:
                 _inputs.floating(tensor, name, argument)
                 if tensor.ndim not in (1, 2) or tensor.shape[-1] != 3:
                     raise ValueError(f"{name}: {argument} must have shape (3,) or (L, 3), got {tuple(tensor.shape)}.")
-        if harmonics is not None and harmonics.shape != (9, 3):
+        if harmonics is not None and _inputs.floating(harmonics, name, "harmonics").shape != (9, 3):
             raise ValueError(f"{name}: harmonics must have shape (9, 3), got {tuple(harmonics.shape)}.")
-        if not 0 < shininess < math.inf:
-            raise ValueError(f"{name}: shininess must be positive and finite, got {shininess}.")
+        for value, argument, places in (
+            (ambient, "ambient", None),
+            (diffuse, "diffuse", direction),
+            (point_diffuse, "point_diffuse", points),
+            (specular, "specular", None),
+        ):
+            _check_triple(value, name, argument, None if places is None else places.reshape(-1, 3).shape[0])
+        if not isinstance(shininess, Tensor):
+            shininess = _inputs.number(shininess, name, "shininess")
+        elif _inputs.floating(shininess, name, "shininess").numel() != 1:
+            raise ValueError(f"{name}: shininess must be a single number, got {tuple(shininess.shape)}.")
+        known = native.data(shininess) if isinstance(shininess, Tensor) else shininess
+        if known is not None and not 0 < known < math.inf:
+            raise ValueError(f"{name}: shininess must be positive and finite, got {float(known)}.")
         self.ambient, self.direction, self.diffuse = ambient, direction, diffuse
         self.points, self.point_diffuse = points, point_diffuse
         self.specular, self.shininess, self.harmonics = specular, shininess, harmonics
@@ -125,6 +137,21 @@ class Lights:
                 way = place.expand_as(positions) if fixed else place - positions
                 found.append((unit(way), amount))
         return found
+
+
+def _check_triple(value: Triple, name: str, argument: str, count: int | None) -> None:
+    """Refuse all but a number, three of them, or three for each of so many lights."""
+    rule = "a number or three" if count is None else f"a number, three, or of shape ({count}, 3)"
+    if isinstance(value, Tensor):
+        if value.shape not in ((), (1,), (3,)) and (count is None or value.shape not in ((1, 3), (count, 3))):
+            raise ValueError(f"{name}: {argument} must be {rule}, got {tuple(value.shape)}.")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != 3:
+            raise ValueError(f"{name}: {argument} must be {rule}, got {len(value)}.")
+        for part in value:
+            _inputs.number(part, name, f"{argument}'s entries")
+    else:
+        _inputs.number(value, name, argument)
 
 
 def _triple(value: Triple, like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from softly import _inputs
+from softly import _inputs, native
 from softly.rendering.mesh import Mesh
 from softly.rendering.vectors import unit
 
@@ -30,24 +30,43 @@ def iou_loss(silhouette: Tensor, target: Tensor) -> Tensor:
     """
     name = "softly.rendering.iou_loss"
     _inputs.floating(silhouette, name, "silhouette")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}: target must be a tensor, got {type(target).__name__}.")
+    for image, argument in ((silhouette, "silhouette"), (target, "target")):
+        if image.ndim < 2:
+            raise ValueError(f"{name}: {argument} must have shape (..., H, W), got {tuple(image.shape)}.")
     if silhouette.shape[-2:] != target.shape[-2:]:
         raise ValueError(
             f"{name}: target must be of the size of silhouette, {tuple(silhouette.shape[-2:])}, "
             f"got {tuple(target.shape[-2:])}."
         )
+    _inputs.together(name, silhouette=silhouette.shape[:-2], target=target.shape[:-2])
     target = target.to(silhouette.dtype)
+    for image, argument in ((silhouette, "silhouette"), (target, "target")):
+        known = native.data(image)
+        if known is not None and known.numel() and known.device.type == "cpu":
+            _inputs.unit_range(known, name, argument)
+    return _inputs.at_least_single(_iou_loss, silhouette, target)
+
+
+def _iou_loss(silhouette: Tensor, target: Tensor) -> Tensor:
     both = silhouette * target
     intersection, union = both.sum((-2, -1)), (silhouette + target - both).sum((-2, -1))
-    return 1.0 - torch.where(union > 0, intersection / torch.where(union > 0, union, 1.0), 1.0)
+    empty = union == 0
+    return 1.0 - torch.where(empty, 1.0, intersection / torch.where(empty, 1.0, union))
 
 
 def _edges(mesh: Mesh, name: str) -> tuple[Tensor, Tensor]:
     """Every edge once, (E, 2), and for those of two faces the corners opposite, (I, 4): both ends, both others."""
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"{name}: mesh must be a Mesh, got {type(mesh).__name__}.")
     if mesh.faces.ndim > 2:
         raise ValueError(f"{name}: the meshes of a batch must share their faces; take the loss of each before joining.")
     faces, count = mesh.faces, mesh.vertices.shape[-2]
     ends = torch.cat([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]).sort(-1).values
     across = torch.cat([faces[:, 2], faces[:, 0], faces[:, 1]])
+    proper = ends[:, 0] != ends[:, 1]  # of a face that has a vertex twice, one is none
+    ends, across = ends[proper], across[proper]
     # As one number each, which are sorted in a tenth of the time that rows take.
     keys, inverse, counts = torch.unique(ends[:, 0] * count + ends[:, 1], return_inverse=True, return_counts=True)
     unique = torch.stack([keys.div(max(count, 1), rounding_mode="floor"), keys % max(count, 1)], -1)
@@ -71,12 +90,15 @@ def laplacian_loss(mesh: Mesh) -> Tensor:
         tensor([19.8800])
     """
     edges, _ = _edges(mesh, "softly.rendering.laplacian_loss")
-    vertices = mesh.vertices
     a, b = edges.unbind(-1)
-    sums = torch.zeros_like(vertices).index_add(-2, a, vertices[..., b, :]).index_add(-2, b, vertices[..., a, :])
-    count = torch.bincount(edges.flatten(), minlength=vertices.shape[-2]).to(vertices.dtype).unsqueeze(-1)
-    apart = torch.where(count > 0, vertices - sums / count.clamp(min=1), 0.0)
-    return apart.square().sum((-2, -1))
+
+    def loss(vertices: Tensor) -> Tensor:
+        sums = torch.zeros_like(vertices).index_add(-2, a, vertices[..., b, :]).index_add(-2, b, vertices[..., a, :])
+        count = torch.bincount(edges.flatten(), minlength=vertices.shape[-2]).to(vertices.dtype).unsqueeze(-1)
+        apart = torch.where(count > 0, vertices - sums / count.clamp(min=1), 0.0)
+        return apart.square().sum((-2, -1))
+
+    return _inputs.at_least_single(loss, mesh.vertices)
 
 
 def flattening_loss(mesh: Mesh) -> Tensor:
@@ -90,14 +112,18 @@ def flattening_loss(mesh: Mesh) -> Tensor:
         tensor([12.])
     """
     _, corners = _edges(mesh, "softly.rendering.flattening_loss")
-    a, b, c, d = (mesh.vertices[..., index, :] for index in corners.unbind(-1))
-    along = unit(b - a)
 
-    def rising(x: Tensor) -> Tensor:
-        x = x - a
-        return unit(x - (x * along).sum(-1, keepdim=True) * along)
+    def loss(vertices: Tensor) -> Tensor:
+        a, b, c, d = (vertices[..., index, :] for index in corners.unbind(-1))
+        along = unit(b - a)
 
-    return (1.0 + (rising(c) * rising(d)).sum(-1)).square().sum(-1)
+        def rising(x: Tensor) -> Tensor:
+            x = x - a
+            return unit(x - (x * along).sum(-1, keepdim=True) * along)
+
+        return (1.0 + (rising(c) * rising(d)).sum(-1)).square().sum(-1)
+
+    return _inputs.at_least_single(loss, mesh.vertices)
 
 
 def edge_length_loss(mesh: Mesh) -> Tensor:
@@ -111,5 +137,9 @@ def edge_length_loss(mesh: Mesh) -> Tensor:
         tensor([5.3333])
     """
     edges, _ = _edges(mesh, "softly.rendering.edge_length_loss")
-    ends = mesh.vertices[..., edges, :]
-    return (ends[..., 0, :] - ends[..., 1, :]).square().sum((-2, -1)) / max(len(edges), 1)
+
+    def loss(vertices: Tensor) -> Tensor:
+        ends = vertices[..., edges, :]
+        return (ends[..., 0, :] - ends[..., 1, :]).square().sum((-2, -1)) / max(len(edges), 1)
+
+    return _inputs.at_least_single(loss, mesh.vertices)

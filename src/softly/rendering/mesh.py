@@ -62,6 +62,11 @@ class Mesh:
         self.vertex_colors = self._colors(vertex_colors, "vertex_colors", self.vertices.shape[-2])
         self.face_colors = self._colors(face_colors, "face_colors", self.faces.shape[-2])
         self.textures, self.uvs = _textures.checked(textures, uvs, self.faces.shape[-2])
+        batches = {"vertices": self.vertices.shape[:-2], "faces": self.faces.shape[:-2]}
+        owns = {"vertex_colors": 2, "face_colors": 2, "textures": 3, "uvs": 3}
+        found = {part: getattr(self, part) for part in owns}
+        batches |= {part: x.shape[: -owns[part]] for part, x in found.items() if x is not None}
+        _inputs.together(name, **batches)
         kinds = {"vertex_colors": vertex_colors, "face_colors": face_colors, "textures": textures}
         given = [kind for kind, value in kinds.items() if value is not None]
         if len(given) > 1:
@@ -124,8 +129,15 @@ class Mesh:
             >>> softly.rendering.cube().corners().shape
             torch.Size([1, 12, 3, 3])
         """
-        values = self.vertices if values is None else values
-        faces = self.faces
+        faces, count = self.faces, self.vertices.shape[-2]
+        if values is None:
+            values = self.vertices
+        else:
+            name = "softly.rendering.Mesh.corners"
+            _inputs.floating(values, name, "values")
+            if values.ndim < 2 or values.shape[-2] != count:
+                raise ValueError(f"{name}: values must have shape (..., {count}, C), got {tuple(values.shape)}.")
+            _inputs.together(name, values=values.shape[:-2], faces=faces.shape[:-2])
         batch = torch.broadcast_shapes(values.shape[:-2], faces.shape[:-2])
         # gather, since the derivative of index_select takes several times as long.
         index = faces.clamp(min=0).flatten(-2).unsqueeze(-1).expand(*batch, -1, values.shape[-1])
@@ -252,6 +264,8 @@ class Mesh:
             Mesh(2 of 12 vertices and 20 faces)
         """
         name = "softly.rendering.Mesh.join"
+        if isinstance(meshes, Mesh) or not all(isinstance(mesh, Mesh) for mesh in meshes):
+            raise TypeError(f"{name}: meshes must be a sequence of them, got {meshes!r}.")
         if not meshes:
             raise ValueError(f"{name}: meshes must have at least one entry, got none.")
         for mesh in meshes:

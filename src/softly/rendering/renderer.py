@@ -88,6 +88,7 @@ class Renderer(Steep):
     ) -> None:
         super().__init__(steepness, name="softly.Renderer")
         self.image_size = _image_size(image_size, "softly.Renderer")
+        cutoff = None if cutoff is None else _inputs.number(cutoff, "softly.Renderer", "cutoff")
         if cutoff is not None and not 0 < cutoff < math.inf:
             raise ValueError(f"softly.Renderer: cutoff must be positive and finite, or None, got {cutoff}.")
         average = isinstance(tconorm, str) and tconorm == "average"
@@ -97,19 +98,22 @@ class Renderer(Steep):
             raise ValueError(f"softly.Renderer: shading must be 'softmax' or 'nearest', got {shading!r}.")
         if lighting not in ("pixels", "corners"):
             raise ValueError(f"softly.Renderer: lighting must be 'pixels' or 'corners', got {lighting!r}.")
+        depth_sharpness = _inputs.number(depth_sharpness, "softly.Renderer", "depth_sharpness")
         if not 0 < depth_sharpness < math.inf:
             raise ValueError(f"softly.Renderer: depth_sharpness must be positive and finite, got {depth_sharpness}.")
         self.supersampling = _inputs.integer(supersampling, "softly.Renderer", "supersampling")
         if self.supersampling < 1:
             raise ValueError(f"softly.Renderer: supersampling must be at least 1, got {supersampling}.")
-        self.straight_through, self.shading, self.double_sided = straight_through, shading, double_sided
-        self.lighting = lighting
-        self.background, self.depth_sharpness = background, float(depth_sharpness)
+        self.straight_through = _inputs.truth(straight_through, "softly.Renderer", "straight_through")
+        self.double_sided = _inputs.truth(double_sided, "softly.Renderer", "double_sided")
+        self.shading, self.lighting, self.depth_sharpness = shading, lighting, depth_sharpness
+        self.background = background
+        self._behind(torch.zeros(()))
         self._choice = Choice(
             distributions.get(distribution),
-            bool(squared),
+            _inputs.truth(squared, "softly.Renderer", "squared"),
             None if average else tnorms.get(tconorm),
-            None if cutoff is None else float(cutoff),
+            cutoff,
         )
 
     @staticmethod
@@ -170,6 +174,7 @@ class Renderer(Steep):
                      [0., 0., 1., 0., 0.]]])
         """
         steepness = self._checked_steepness()
+        _check_scene(mesh, camera)
         return _inputs.at_least_single(
             lambda vertices: self._pooled(self._silhouette(mesh.at(vertices), camera, steepness)), mesh.vertices
         )
@@ -196,6 +201,9 @@ class Renderer(Steep):
         """
         steepness = self._checked_steepness()
         lights = Lights() if lights is None else lights
+        _check_scene(mesh, camera)
+        if not isinstance(lights, Lights):
+            raise TypeError(f"softly.Renderer: lights must be Lights, got {type(lights).__name__}.")
         return _inputs.at_least_single(
             lambda vertices: self._pooled(self._image(mesh.at(vertices), camera, lights, steepness)), mesh.vertices
         )
@@ -216,11 +224,12 @@ class Renderer(Steep):
                      [inf, 2., inf],
                      [inf, inf, inf]]])
         """
-        if camera is None:
+        if camera is None and isinstance(mesh, bool):
             return super().buffers(mesh)
+        seen_by = _check_scene(mesh, camera)
         size, both = self.image_size, self.double_sided
         return _inputs.at_least_single(
-            lambda vertices: buffers(mesh.at(vertices), camera, *size, double_sided=both), mesh.vertices
+            lambda vertices: buffers(mesh.at(vertices), seen_by, *size, double_sided=both), mesh.vertices
         )
 
     def _size(self) -> tuple[int, int]:
@@ -251,6 +260,7 @@ class Renderer(Steep):
     def _image(self, mesh: Mesh, camera: Camera, lights: Lights, steepness: float | Tensor) -> Tensor:
         opacity = self._silhouette(mesh, camera, steepness)
         behind = self._behind(mesh.vertices)
+        _inputs.together("softly.Renderer", background=behind.shape[:-3], images=opacity.shape[:-2])
         size = self._size()
         at_pixels, both = self.lighting == "pixels", self.double_sided
         scene = (camera, lights, *size, behind)
@@ -267,7 +277,12 @@ class Renderer(Steep):
     def _behind(self, like: Tensor) -> Tensor:
         if self.background is None:
             return like.new_zeros(3, 1, 1)
-        found = torch.as_tensor(self.background, dtype=like.dtype, device=like.device)
+        try:
+            found = torch.as_tensor(self.background, dtype=like.dtype, device=like.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(
+                f"softly.Renderer: background must be numbers or a tensor, got {self.background!r}."
+            ) from None
         if found.shape == (3,):
             return found.reshape(3, 1, 1)
         height, width = self.image_size
@@ -286,6 +301,14 @@ class Renderer(Steep):
         choice = self._choice
         tconorm = "average" if choice.tconorm is None else choice.tconorm
         return f"{self.image_size}, {choice.distribution}, {tconorm}, squared={choice.squared}"
+
+
+def _check_scene(mesh: Mesh, camera: Camera | None) -> Camera:
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"softly.Renderer: mesh must be a Mesh, got {type(mesh).__name__}.")
+    if not isinstance(camera, Camera):
+        raise TypeError(f"softly.Renderer: camera must be a Camera, got {type(camera).__name__}.")
+    return camera
 
 
 def _as_dial(steepness: float | Tensor, like: Tensor) -> Tensor:

@@ -99,6 +99,9 @@ def torus(*, radius: float = 0.7, tube: float = 0.3, around: int = 32, across: i
     around, across = _inputs.integer(around, name, "around"), _inputs.integer(across, name, "across")
     if min(around, across) < 3:
         raise ValueError(f"{name}: around and across must be at least 3, got {around} and {across}.")
+    for length, argument in ((radius, "radius"), (tube, "tube")):
+        if not 0 < _inputs.number(length, name, argument) < math.inf:
+            raise ValueError(f"{name}: {argument} must be positive and finite, got {length}.")
     u = torch.arange(around, dtype=torch.float64).unsqueeze(1) * (2 * math.pi / around)
     v = torch.arange(across, dtype=torch.float64) * (2 * math.pi / across)
     reach = radius + tube * v.cos()
@@ -127,11 +130,19 @@ def pot(*, around: int = 32) -> Mesh:
     handle = _tube([(-0.6, 0.25), (-0.95, 0.3), (-1.1, 0.0), (-0.95, -0.3), (-0.62, -0.3)], [0.07] * 5, 10)
     parts = [(body, _grid(around, len(profile), closed=False)), spout, handle]
     points, faces, start = [], [], 0
-    for part, found in parts:
+    for part, found in (_welded(*part) for part in parts):
         points.append(part)
         faces.append(found + start)
         start += len(part)
     return Mesh(torch.cat(points).to(torch.get_default_dtype()), torch.cat(faces))
+
+
+def _welded(points: torch.Tensor, faces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same surface with one vertex at every place, such as a pole, and without faces that have one twice."""
+    places, index = torch.unique(points, dim=0, return_inverse=True)
+    faces = index[faces]
+    apart = (faces != faces.roll(1, -1)).all(-1)
+    return places, faces[apart]
 
 
 def _tube(path: list[tuple[float, float]], radii: list[float], around: int) -> tuple[torch.Tensor, torch.Tensor]:

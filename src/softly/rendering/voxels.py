@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -35,8 +37,11 @@ def voxelize(mesh: Mesh, resolution: int = 32, *, extent: float = 0.5) -> Tensor
     resolution = _inputs.integer(resolution, name, "resolution")
     if resolution < 1:
         raise ValueError(f"{name}: resolution must be at least 1, got {resolution}.")
-    if not extent > 0:
-        raise ValueError(f"{name}: extent must be positive, got {extent}.")
+    extent = _inputs.number(extent, name, "extent")
+    if not 0 < extent < math.inf:
+        raise ValueError(f"{name}: extent must be positive and finite, got {extent}.")
+    if bool(mesh.vertices.isnan().any()):
+        raise ValueError(f"{name}: vertices must be numbers, got NaN, which is neither inside nor outside.")
     with torch.no_grad():
         corners = mesh.corners().double()
         present = mesh.present
@@ -79,5 +84,17 @@ def voxel_iou(one: Tensor, other: Tensor) -> Tensor:
         >>> softly.rendering.voxel_iou(half, torch.tensor([[[True, False], [False, False]]]))
         tensor(0.5000)
     """
+    name = "softly.rendering.voxel_iou"
+    for voxels, argument in ((one, "one"), (other, "other")):
+        if not isinstance(voxels, Tensor) or voxels.dtype != torch.bool:
+            kind = voxels.dtype if isinstance(voxels, Tensor) else type(voxels).__name__
+            raise TypeError(f"{name}: {argument} must be a boolean tensor, got {kind}.")
+        if voxels.ndim < 3:
+            raise ValueError(f"{name}: {argument} must have shape (..., X, Y, Z), got {tuple(voxels.shape)}.")
+    if one.shape[-3:] != other.shape[-3:]:
+        raise ValueError(
+            f"{name}: other must have as many voxels as one, {tuple(one.shape[-3:])}, got {tuple(other.shape[-3:])}."
+        )
+    _inputs.together(name, one=one.shape[:-3], other=other.shape[:-3])
     both, either = (one & other).sum((-3, -2, -1)), (one | other).sum((-3, -2, -1))
     return torch.where(either > 0, both / either.clamp(min=1), 1.0)

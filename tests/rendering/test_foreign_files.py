@@ -7,6 +7,7 @@ import pytest
 import torch
 import trimesh
 from matplotlib.path import Path as Outline
+from PIL import Image
 
 from softly.rendering import Mesh, cube, icosphere, save_image
 
@@ -202,6 +203,36 @@ def test_colors_that_trimesh_has(tmp_path, kind, monkeypatch):
     (tmp_path / "box.other").write_text("")
     mesh = Mesh.load(tmp_path / "box.other")
     torch.testing.assert_close(mesh.face_colors, torch.tensor([1.0, 0.0, 0.2]).expand(1, 12, 3))
+
+
+def test_parts_with_colors_of_different_kinds_are_refused(tmp_path):
+    one, other = trimesh.creation.box(), trimesh.creation.box()
+    one.visual.vertex_colors = [255, 0, 0, 255]
+    material = trimesh.visual.material.PBRMaterial(baseColorFactor=[0, 0, 255, 255])
+    other.visual = trimesh.visual.TextureVisuals(material=material)
+    trimesh.Scene([one, other]).export(tmp_path / "parts.glb")
+    with pytest.raises(ValueError, match=r"parts.glb, trimesh: its parts have colours of different kinds"):
+        Mesh.load(tmp_path / "parts.glb")
+    trimesh.creation.box().export(tmp_path / "plain.off")
+    assert Mesh.load(tmp_path / "plain.off").face_colors is None
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_simple_materials_color_faces_and_not_images(tmp_path, given, monkeypatch):
+    box = trimesh.creation.box()
+    image = Image.new("RGB", (2, 2), (200, 100, 0))
+    options = {"diffuse": [51, 0, 0, 255]} if given else {}
+    monkeypatch.setattr(trimesh, "load", lambda *_, **__: box)
+    (tmp_path / "box.other").write_text("")
+    box.visual = trimesh.visual.TextureVisuals(material=trimesh.visual.material.SimpleMaterial(**options))
+    found = Mesh.load(tmp_path / "box.other").face_colors
+    assert (found is None) != given
+    if found is not None:
+        torch.testing.assert_close(found[0, 0], torch.tensor([0.2, 0.0, 0.0]))
+    material = trimesh.visual.material.SimpleMaterial(image=image, **options)
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
+    texture = Mesh.load(tmp_path / "box.other").textures[0, :, 0, 0]
+    torch.testing.assert_close(texture, torch.tensor([200 / 255, 100 / 255, 0.0]))
 
 
 @pytest.mark.parametrize(

@@ -52,15 +52,23 @@ def _read_other(path: Path, *, textures: bool) -> Stored:
         refuse(path, "trimesh", "no faces are found in it")
     colors = painted = uvs = texture = None
     visual = loaded.visual
+    if not visual.defined:
+        parts: Any = getattr(trimesh.load(path), "geometry", {})
+        if any(part.visual.defined for part in parts.values()):
+            refuse(path, "trimesh", "its parts have colours of different kinds, a mesh has one; save them apart")
     if visual.kind == "vertex":
         colors = _shares(visual.vertex_colors)
     elif visual.kind == "face":
         painted = _shares(visual.face_colors)
     elif visual.kind == "texture":
         material = visual.material
-        factor = getattr(material, "baseColorFactor", getattr(material, "diffuse", None))
-        tint = np.ones(3) if factor is None else _shares(factor)
         image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
+        factor = getattr(material, "baseColorFactor", None)
+        if factor is None and image is None:
+            diffuse: Any = getattr(material, "diffuse", None)
+            # What trimesh has where a file has none.
+            factor = None if np.array_equal(diffuse, trimesh.visual.color.DEFAULT_COLOR) else diffuse
+        tint = np.ones(3) if factor is None else _shares(factor)
         if visual.uv is not None:
             uvs = np.asarray(visual.uv, dtype=np.float64)[faces][..., :2]
         if textures and image is not None and uvs is not None:

@@ -257,3 +257,54 @@ def test_what_files_cant_have_is_not_written(tmp_path, kind, value, message, suf
     with pytest.raises(ValueError, match=f"softly.rendering.Mesh.save: {message}"):
         mesh.save(tmp_path / f"mesh.{suffix}")
     assert not list(tmp_path.iterdir())
+
+
+TEXTURED = HEAD.replace("ply\n", "ply\ncomment TextureFile my image.png\n")
+WEDGES = "property list uchar float texcoord\n"
+PLACES = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("names", ["texture_u texture_v", "u v", "s t", "wedges"])
+def test_textures_of_ply_files(tmp_path, names):
+    image = torch.arange(12.0).reshape(3, 2, 2) / 255
+    save_image(image, tmp_path / "my image.png")
+    if names == "wedges":  # which come before what vertices have
+        text = TEXTURED + "property float u\nproperty float v\n" + FACES + WEDGES + "end_header\n"
+        text += "".join(f"{row} 0 0\n" for row in ROWS) + "3 0 1 2 6 0 0 1 0 0 1\n"
+    else:
+        text = TEXTURED + "".join(f"property float {name}\n" for name in names.split()) + FACES + "end_header\n"
+        text += "".join(f"{row} {u} {v}\n" for row, (u, v) in zip(ROWS, PLACES, strict=True)) + "3 0 1 2\n"
+    mesh = Mesh.load(write(tmp_path, text, "mesh.ply"))
+    torch.testing.assert_close(mesh.textures[0], image)
+    assert mesh.uvs[0, 0].tolist() == PLACES
+    assert Mesh.load(tmp_path / "mesh.ply", textures=False).textures is None
+    (tmp_path / "my image.png").unlink()
+    assert Mesh.load(tmp_path / "mesh.ply").textures is None
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "face", "message"),
+    [
+        ("", "", "3 0 1 2 4 0 0 1 0", r"face 0: texcoord must be 6 finite numbers, not \[0.0, 0.0, 1.0, 0.0\]"),
+        ("", "", "3 0 1 2 6 0 0 1 0 0 nan", "face 0: texcoord must be 6 finite numbers"),
+        ("comment TextureFile b.png\n", "", "3 0 1 2 6 0 0 1 0 0 1", "it has 2 images, a mesh has one"),
+        (
+            "property uchar red\nproperty uchar green\nproperty uchar blue\n",
+            " 9 9 9",
+            "3 0 1 2 6 0 0 1 0 0 1",
+            "it has colours",
+        ),
+    ],
+)
+def test_textures_of_ply_files_that_a_mesh_cant_have(tmp_path, header, rows, face, message):
+    save_image(torch.zeros(3, 2, 2), tmp_path / "my image.png")
+    text = TEXTURED + header + FACES + WEDGES + "end_header\n" + "".join(f"{row}{rows}\n" for row in ROWS) + face + "\n"
+    with pytest.raises(ValueError, match=f"mesh.ply, .*{message}"):
+        Mesh.load(write(tmp_path, text, "mesh.ply"))
+
+
+def test_an_image_needs_texture_coordinates(tmp_path):
+    save_image(torch.zeros(3, 2, 2), tmp_path / "my image.png")
+    text = TEXTURED + FACES + "end_header\n" + "\n".join(ROWS) + "\n3 0 1 2\n"
+    with pytest.raises(ValueError, match="it has an image, and no texture coordinates; load it with textures=False"):
+        Mesh.load(write(tmp_path, text, "mesh.ply"))

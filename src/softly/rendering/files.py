@@ -20,7 +20,7 @@ def read(path: str | os.PathLike[str], *, textures: bool = True) -> Stored:
     if name.endswith(".obj"):
         return obj.read(path, textures=textures)
     if name.endswith(".ply"):
-        return ply.read(path)
+        return ply.read(path, textures=textures)
     return _read_other(path, textures=textures)
 
 

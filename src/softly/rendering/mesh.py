@@ -178,8 +178,8 @@ class Mesh:
     def load(path: str | os.PathLike[str], *, textures: bool = True) -> Mesh:
         """Read a mesh from a file: OBJ, also with .gz, or PLY; other formats by trimesh.
 
-        Polygons become triangles; colours of vertices, the diffuse colours of materials, texture coordinates and the
-        image of the materials are kept. A library of materials or an image that isn't there is passed over.
+        Polygons become triangles; colours of vertices and faces, the diffuse colours of materials, texture coordinates
+        and the image of the materials are kept. A library of materials or an image that isn't there is passed over.
 
         Args:
             path: The file.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +10,7 @@ import numpy as np
 import torch
 
 from softly.rendering.images import read_image, save_image
-from softly.rendering.stored import Stored, content, numbers, plain, refuse, rows, shades, triangles
+from softly.rendering.stored import Stored, content, file, numbers, plain, refuse, rows, shades, triangles
 
 _IGNORED = {"vn", "vp", "g", "o", "s", "l", "p", "mg", "lod", "shadow_obj", "trace_obj", "usemap", "maplib"}
 
@@ -89,8 +87,8 @@ def read(path: Path, *, textures: bool = True) -> Stored:
             case "mtllib":
                 if len(words) < 2:
                     refuse(path, line, "mtllib names no file")
-                whole = _file(path.parent, _names(row))
-                for library in [whole] if whole else [_file(path.parent, [word]) for word in words[1:]]:
+                whole = file(path.parent, _names(row))
+                for library in [whole] if whole else [file(path.parent, [word]) for word in words[1:]]:
                     if library is not None:
                         materials.update(_read_materials(library, textures=textures))
             case "usemtl":
@@ -145,12 +143,6 @@ def _names(row: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((whole, re.split(r"\s#", whole)[0].strip(), whole.split("#", 1)[0].strip())))
 
 
-def _file(folder: Path, names: Iterable[str]) -> Path | None:
-    """The first of these files that is there, also as Windows writes it or in quotation marks."""
-    plain = (form for name in names for form in (name, name.strip("\"'").replace("\\", "/")))
-    return next((folder / name for name in plain if os.path.isfile(folder / name)), None)
-
-
 def _read_materials(path: Path, *, textures: bool) -> dict[str, _Material]:
     found: dict[str, _Material] = {}
     current: tuple[str, ...] = ()
@@ -173,7 +165,7 @@ def _read_materials(path: Path, *, textures: bool) -> dict[str, _Material]:
                 refuse(
                     path, line, f"an image without options is known here, not {row.strip()!r}; load with textures=False"
                 )
-            image = _file(path.parent, names)
+            image = file(path.parent, names)
             if image is not None:
                 found.update({name: found[name]._replace(image=image) for name in current})
     return found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softly.rendering import stored
+from softly.rendering.images import read_image
 from softly.rendering.stored import Stored, content, numbers, refuse
 
 _TYPES = {
@@ -33,7 +34,16 @@ class _Element(NamedTuple):
     """Names, and one type, or of a list those of its length and of its entries."""
 
 
-def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, int]:
+class _Header(NamedTuple):
+    kind: str
+    elements: list[_Element]
+    images: list[str]
+    body: bytes
+    first: int
+    """The line of the body, of a text."""
+
+
+def _ply_header(whole: bytes, path: Path) -> _Header:
     end = re.search(rb"^end_header[ \t]*(\r\n|\n|\r|$)", whole, re.MULTILINE) or re.search(
         rb"\rend_header[ \t]*\r", whole
     )
@@ -41,7 +51,8 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
         refuse(path, 1, "it is no PLY file: 'ply' or 'end_header' is missing")
     kind = ""
     elements: list[_Element] = []
-    lines = stored.rows(whole[: end.start()].decode("ascii", errors="replace"))
+    images: list[str] = []
+    lines = stored.rows(whole[: end.start()].decode("utf-8", errors="replace"))
     for line, row in enumerate(lines, 1):
         words = row.split()
         try:
@@ -56,6 +67,8 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
                     elements[-1].properties.append((name, [_TYPES[length], _TYPES[entry]]))
                 case ["property", type_, name]:
                     elements[-1].properties.append((name, [_TYPES[type_]]))
+                case ["comment", "TextureFile", _, *_]:  # as VCG's programs have it, such as MeshLab
+                    images.append(row.split(None, 2)[2].strip())
                 case ["ply"] | ["comment", *_] | ["obj_info", *_] | []:
                     pass
                 case _:
@@ -64,10 +77,11 @@ def _ply_header(whole: bytes, path: Path) -> tuple[str, list[_Element], bytes, i
             refuse(path, line, f"{row!r} is not understood")
     if kind not in ("ascii", "binary_little_endian", "binary_big_endian"):
         refuse(path, 2, f"the format {kind!r} is not known")
-    return kind, elements, whole[end.end() :], len(lines) + 2
+    return _Header(kind, elements, images, whole[end.end() :], len(lines) + 2)
 
 
-def _ply_rows(kind: str, elements: list[_Element], body: bytes, first: int, path: Path) -> dict[str, list[Any]]:
+def _ply_rows(header: _Header, path: Path) -> dict[str, list[Any]]:
+    kind, elements, _, body, first = header
     return _text_rows(elements, body, first, path) if kind == "ascii" else _binary_rows(kind, elements, body, path)
 
 
@@ -132,10 +146,10 @@ def _length(value: float, path: Path, where: int | str) -> int:
     return int(value)
 
 
-def read(path: Path) -> Stored:
-    kind, elements, body, first = _ply_header(content(path), path)
-    rows = _ply_rows(kind, elements, body, first, path)
-    properties = {element.name: element.properties for element in elements}
+def read(path: Path, *, textures: bool = True) -> Stored:
+    header = _ply_header(content(path), path)
+    rows = _ply_rows(header, path)
+    properties = {element.name: element.properties for element in header.elements}
     single = {name: (i, types[0]) for i, (name, types) in enumerate(properties.get("vertex", [])) if len(types) == 1}
     if not {"x", "y", "z"} <= set(single):
         refuse(path, "header", "vertices need the properties x, y and z")
@@ -149,7 +163,12 @@ def read(path: Path) -> Stored:
         refuse(path, "header", "faces need a list vertex_indices")
     corners: list[tuple[int, int, int]] = []
     sources: list[int] = []
+    places: list[Any] = []
     points = vertices.tolist()
+    wedges = next(
+        (i for i, (name, types) in enumerate(properties.get("face", [])) if name == "texcoord" and len(types) > 1), None
+    )
+    spots = _spots(rows, single, path)
     for number, row in enumerate(rows.get("face", [])):
         face = row[lists[0]]
         known = all(float(index).is_integer() and 0 <= index < len(points) for index in face)
@@ -157,16 +176,60 @@ def read(path: Path) -> Stored:
             named = ", ".join(f"{index:g}" for index in face)
             refuse(path, f"face {number}", f"[{named}] are not three or more of the {len(points)} vertices")
         polygon = [int(index) for index in face]
+        where = (
+            _wedges(row[wedges], len(face), number, path)
+            if wedges is not None
+            else [spots[i] for i in polygon]
+            if spots
+            else None
+        )
         for a, b, c in stored.triangles([points[index] for index in polygon]):
             corners.append((polygon[a], polygon[b], polygon[c]))
             sources.append(number)
+            if where is not None:
+                places.append((where[a], where[b], where[c]))
+    uvs = np.array(places, dtype=np.float64).reshape(-1, 3, 2) if places else None
+    image = _image(header.images, uvs, path) if textures else None
     painted = None if colors is not None else _colors("face", rows, properties, path)
+    shown = painted if colors is None else colors
+    if image is not None and shown is not None and not (shown == 1).all():
+        refuse(path, "header", "it has colours and an image, a mesh has one; load it with textures=False")
     return Stored(
         vertices,
         np.array(corners, dtype=np.int64).reshape(-1, 3),
-        colors,
-        None if painted is None else painted[np.array(sources, dtype=np.int64)],
+        colors if image is None else None,
+        None if painted is None or image is not None else painted[np.array(sources, dtype=np.int64)],
+        uvs,
+        image,
     )
+
+
+def _spots(rows: dict[str, list[Any]], single: dict[str, tuple[int, str]], path: Path) -> list[list[float]]:
+    """Where in an image vertices are, by any of the names that programs have for that; nothing where there is none."""
+    for names in (("texture_u", "texture_v"), ("u", "v"), ("s", "t")):
+        if set(names) <= set(single):
+            found: list[list[float]] = _columns(
+                rows["vertex"], [single[name][0] for name in names], path, "vertex"
+            ).tolist()
+            return found
+    return []
+
+
+def _wedges(values: list[float], corners: int, number: int, path: Path) -> list[list[float]]:
+    if len(values) != 2 * corners or not np.isfinite(values).all():
+        refuse(path, f"face {number}", f"texcoord must be {2 * corners} finite numbers, not {values}")
+    return np.reshape(values, (-1, 2)).tolist()
+
+
+def _image(names: list[str], uvs: np.ndarray | None, path: Path) -> np.ndarray | None:
+    if len(names) > 1:
+        refuse(path, "header", f"it has {len(names)} images, a mesh has one; load it with textures=False")
+    image = stored.file(path.parent, names)
+    if image is None:
+        return None
+    if uvs is None:
+        refuse(path, "header", "it has an image, and no texture coordinates; load it with textures=False")
+    return read_image(image, "softly.rendering.Mesh.load")
 
 
 def _colors(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -36,6 +37,12 @@ def content(path: Path) -> bytes:
         return gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error):
         refuse(path, "beginning", "it is not a gzip file, or not all of one")
+
+
+def file(folder: Path, names: Iterable[str]) -> Path | None:
+    """The first of these files that is there, also as Windows writes it or in quotation marks."""
+    forms = (form for name in names for form in (name, name.strip("\"'").replace("\\", "/")))
+    return next((folder / name for name in forms if os.path.isfile(folder / name)), None)
 
 
 def rows(text: str) -> list[str]:

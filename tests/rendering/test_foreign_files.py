@@ -308,3 +308,30 @@ def test_an_image_needs_texture_coordinates(tmp_path):
     text = TEXTURED + FACES + "end_header\n" + "\n".join(ROWS) + "\n3 0 1 2\n"
     with pytest.raises(ValueError, match="it has an image, and no texture coordinates; load it with textures=False"):
         Mesh.load(write(tmp_path, text, "mesh.ply"))
+
+
+def mapped(folder, image):
+    (folder / "paint.mtl").write_text(f"newmtl a\nmap_Kd {image}\n")
+    text = f"mtllib paint.mtl\n{POINTS}vt 0 0\nvt 1 0\nvt 1 1\nusemtl a\nf 1/1 2/2 3/3\n"
+    return Mesh.load(write(folder, text)).textures[0]
+
+
+def test_images_of_sixteen_bits_and_of_no_known_range(tmp_path):
+    grey = np.arange(16, dtype=np.uint16).reshape(4, 4) * 4369
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    wanted = torch.arange(16.0).reshape(4, 4).expand(3, 4, 4) / 15
+    torch.testing.assert_close(mapped(tmp_path, "grey.png"), wanted)
+    Image.fromarray(grey / np.float32(65535)).save(tmp_path / "shares.tiff")
+    with pytest.raises(
+        ValueError, match=r"shares.tiff has pixels of 'F', of no known range; save it with 8 or 16 bits"
+    ):
+        mapped(tmp_path, "shares.tiff")
+
+
+@pytest.mark.parametrize(
+    "content", [b"P6 2 2 x", b"BM" + bytes(range(60)), b"GIF89a\xff\xff\xff\xff\x00\x00\x00,", b""]
+)
+def test_malformed_images_are_refused(tmp_path, content):
+    (tmp_path / "image.ppm").write_bytes(content)
+    with pytest.raises(ValueError, match=r"softly.rendering.Mesh.load: image.ppm is no image that Pillow can read"):
+        mapped(tmp_path, "image.ppm")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from softly.rendering import obj, ply
+from softly.rendering.images import pixels
 from softly.rendering.stored import Stored, refuse
 
 
@@ -72,7 +73,7 @@ def _read_other(path: Path, *, textures: bool) -> Stored:
         if visual.uv is not None:
             uvs = np.asarray(visual.uv, dtype=np.float64)[faces][..., :2]
         if textures and image is not None and uvs is not None:
-            texture = (np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0 * tint).transpose(2, 0, 1)
+            texture = pixels(image, path, "softly.rendering.Mesh.load") * tint[:, None, None]
         elif factor is not None:
             painted = np.broadcast_to(tint, (len(faces), 3)).copy()
     return Stored(np.asarray(loaded.vertices, dtype=np.float64), faces, colors, painted, uvs, texture)

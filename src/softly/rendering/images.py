@@ -29,9 +29,23 @@ def read_image(path: Path, name: str) -> np.ndarray:
     pillow = _pillow(name)
     try:
         with pillow.open(path) as image:
-            return np.asarray(image.convert("RGB"), dtype=np.float64).transpose(2, 0, 1) / 255.0
-    except OSError as error:
+            image.load()
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # whatever a reader of a malformed file stumbles over
         raise ValueError(f"{name}: {path.name} is no image that Pillow can read: {error}.") from None
+    return pixels(image, path, name)
+
+
+def pixels(image: Any, path: Path, name: str) -> np.ndarray:
+    """(3, H, W) The same of an image that is read."""
+    if image.mode in ("I", "F"):
+        raise ValueError(
+            f"{name}: {path.name} has pixels of {image.mode!r}, of no known range; save it with 8 or 16 bits."
+        )
+    if image.mode.startswith("I;16"):  # which Pillow would cut off at 8 bits
+        return np.stack([np.asarray(image, dtype=np.float64) / 65535.0] * 3)
+    return np.asarray(image.convert("RGB"), dtype=np.float64).transpose(2, 0, 1) / 255.0
 
 
 def _picture(image: Tensor, name: str) -> Any:

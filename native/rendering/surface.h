@@ -102,7 +102,7 @@ struct Surface {
     }
 
   private:
-    static constexpr T kRounding = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);
+    static constexpr T kRounding = sizeof(T) == 4 ? T(0x1p-19) : T(0x1p-48);
 };
 
 }  // namespace softly::SOFTLY_ISA

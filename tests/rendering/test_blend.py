@@ -172,6 +172,19 @@ def test_weights_of_a_face_that_is_seen_from_its_side_are_alike():
     assert not grad.any()
 
 
+@pytest.mark.parametrize("lighting", ["pixels", "corners"])
+def test_collinear_faces_are_the_same_by_kernels_and_in_torch(lighting, monkeypatch):
+    start, way = noise((40, 1, 3), 1), noise((40, 1, 3), 2)
+    vertices = (0.3 * (start + way * noise((40, 3, 1), 3))).flatten(0, 1)
+    mesh = Mesh(vertices, torch.arange(120).view(-1, 3), vertex_colors=noise((120, 3), 4).sigmoid())
+    lights = Lights(ambient=0.2, direction=torch.tensor([0.3, 0.5, 0.8]))
+    renderer = Renderer(32, distribution="logistic", steepness=40.0, lighting=lighting)
+    image = renderer(mesh, scenes.view(), lights)
+    with monkeypatch.context() as patch:
+        patch.setattr(native.library, "module", None)
+        torch.testing.assert_close(image, renderer(mesh, scenes.view(), lights), atol=1e-9, rtol=0)
+
+
 def test_degenerate_faces_leave_gradients_finite():
     vertices = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 1.0, 0.0]], requires_grad=True)
     faces = torch.tensor([[0, 1, 2], [0, 1, 3], [0, 1, 3], [3, 3, 3]])

@@ -55,7 +55,7 @@ def weights_at(points: Tensor, corners: Tensor) -> Tensor:
     with torch.no_grad():
         size = sum(one.abs() + other.abs() for one, other in pairs)
         info = torch.finfo(corners.dtype)
-        flat = total.abs() <= info.eps * size + info.tiny
+        flat = total.abs() <= 16 * info.eps * size + info.tiny
     inverse = 1.0 / torch.where(flat, 1.0, total)
     parts = [(volume * inverse).clamp(0.0, 1.0) for volume in volumes]
     scale = 1.0 / torch.where(flat, 1.0, parts[0] + parts[1] + parts[2])

@@ -64,8 +64,8 @@ def blended(
 ) -> Tensor:
     """(..., 3, H, W) The softmax over closeness of the colours of all faces, weighted by their coverage.
 
-    Closeness is near / depth, in (0, 1], of the point of a face that is closest to the pixel; the background has a
-    closeness of its own.
+    Closeness is near / depth, in (0, 1], of the point of a face that a pixel sees, or beside it of one on its border:
+    barycentric coordinates are held in [0, 1] there, as SoftRas has it. The background has a closeness of its own.
     """
     sheets, visible = polygons(mesh, camera)
     if not mesh.faces.shape[-2]:

@@ -207,6 +207,21 @@ def test_straight_through_is_hard_with_soft_gradients():
     torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_straight_through_without_gradients(wrong):
+    mesh = icosphere(162)
+    vertices = mesh.vertices.clone()
+    vertices[0, 0, 0] = torch.nan if wrong else vertices[0, 0, 0]
+    renderer, camera = Renderer(24, straight_through=True, steepness=20.0), scenes.view()
+    shown = renderer.silhouette(mesh.at(vertices), camera)
+    assert bool(shown.isnan().any()) == wrong
+    tangent = torch.ones_like(vertices)
+    with torch.no_grad():
+        torch.testing.assert_close(renderer.silhouette(mesh.at(vertices), camera), shown, equal_nan=True)
+        _, pushed = torch.func.jvp(lambda v: renderer.silhouette(mesh.at(v), camera).sum(), (vertices,), (tangent,))
+    assert pushed.isnan() if wrong else pushed != 0
+
+
 def test_joined_meshes_are_rendered_as_each_alone():
     first, second = cube(), icosphere(162)
     camera, renderer = scenes.view(), Renderer(20, distribution="gaussian", steepness=30.0)

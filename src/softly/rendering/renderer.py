@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softly import _inputs, distributions, tnorms
+from softly import _inputs, distributions, native, tnorms
 from softly._steepness import Steep
 from softly._straight_through import straight_through as _straight_through
 from softly.distributions import Distribution
@@ -246,15 +246,18 @@ class Renderer(Steep):
         size, dtype = self._size(), mesh.vertices.dtype
         corners, seen = polygons(mesh.at(exact(mesh.vertices)), camera)
         dial = _as_dial(steepness, corners)
+        if self.straight_through:
+            shown = silhouette(corners.detach(), torch.ones_like(dial), seen, *size, _HARD[dtype], dtype)
+            hard = torch.where(shown.isnan(), shown, (shown > 0).to(dtype))
+            if not (torch.is_grad_enabled() or torch.compiler.is_compiling() or native.transformed(corners)):
+                return hard  # nobody asks for the derivatives of the soft image
+            return _straight_through(hard, silhouette(corners, dial, seen, *size, self._choice, dtype))
         image = silhouette(corners, dial, seen, *size, self._choice, dtype)
         if self._choice.tconorm is None:
             count = mesh.count()
             if isinstance(count, Tensor):
                 return image / count.clamp(min=1).to(image)[..., None, None]
             return image / max(count, 1)
-        if self.straight_through:
-            hard = silhouette(corners.detach(), torch.ones_like(dial), seen, *size, _HARD[dtype], dtype)
-            return _straight_through(hard > 0, image)
         return image
 
     def _image(self, mesh: Mesh, camera: Camera, lights: Lights, steepness: float | Tensor) -> Tensor:

@@ -169,14 +169,41 @@ def test_the_temperature_falls_once_and_classes_are_mapped():
         seen.append((task.renderer.steepness, task.optimizer.param_groups[0]["lr"] / task.config.learning_rate))
     first, last = (100.0, 1.0), (100.0 / 0.3, 0.3)
     assert [pytest.approx(pair) for pair in (first, first, last, last)] == seen
+    line = {"step": 1, "3D IoU": 0.1, "a pot": 0.3}
     runs = [
-        runner.Result(
-            "reconstruction", "quick", "", kind._asdict(), ({"step": 1, "3D IoU": 0.1, "a pot": 0.3},), 0.0, None
-        )
+        runner.Result("reconstruction", "quick", "", {**kind._asdict(), "exponent": -2.0}, (line,), 0.0, None)
         for kind in experiment.compared["full"]["distribution,squared,aggregation"]
     ]
     ((_, figure),) = experiment.overview(runs).items()
     assert figure.axes[0].images[0].get_array().shape == (30, 2)
+
+
+def test_the_map_of_classes_has_means_over_seeds():
+    def run(name, exponent, seed, mean):
+        config = {"distribution": name, "squared": False, "aggregation": "average", "exponent": exponent, "seed": seed}
+        final = {"step": 1, "loss": 0.0, "3D IoU": mean, "a pot": 2 * mean, "minutes": 0.0}
+        return runner.Result("reconstruction", "quick", "", config, (final,), 0.0, None)
+
+    runs = [run("uniform", -1.0, 0, 0.5), run("uniform", -1.0, 1, 0.1), run("uniform", -2.0, 0, 0.4)]
+    runs += [run("uniform", -2.0, 1, 0.4), run("logistic", -1.0, 0, 0.2)]
+    ((_, figure),) = experiments.get("reconstruction").overview(runs).items()
+    torch.testing.assert_close(figure.axes[0].images[0].get_array().tolist(), [[20.0, 40.0], [40.0, 80.0]])
+
+
+def test_the_picture_from_the_side_is_from_another_view():
+    experiment = experiments.get("silhouette")
+    task = experiment.start(experiment.configure("quick", each=5, vertices=42, image_size=16, views=3))
+    above, _, beside, _ = next(iter(task.pictures().values())).axes[::3]
+    assert not (above.images[0].get_array() == beside.images[0].get_array()).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("shape", "exponents"), ("pose", "first"), ("pose", "last"), ("reconstruction", "exponent")]
+)
+def test_temperatures_that_no_float_has_are_refused(name, option):
+    value = (-2.0, -400.0) if option == "exponents" else -400.0
+    with pytest.raises(ValueError, match=f"{name}: {option} must be at least -300, got -400"):
+        experiments.get(name).configure("quick", **{option: value})
 
 
 def test_every_renderer_is_compared_at_its_temperature():

@@ -101,7 +101,7 @@ class SingleView(Training):
         rows = []
         with torch.no_grad():
             mesh = self.meshes(self.held.images[shown, 0])
-            for view in (0, self.config.views // 4):
+            for view in (0, max(1, self.config.views // 4)):
                 camera = objects.camera(torch.tensor([view]), self.config.views)
                 rows += [self.held.images[shown, view], objects.rendered(mesh, camera, self.config.image_size)]
         figure = Figure(figsize=(1.1 * count, 4.4), layout="constrained")

@@ -72,20 +72,25 @@ def class_map(runs: Sequence[Result]) -> dict[str, Figure]:
             found = {label: statistics.fmean(run.final[label] for run in seeds) for label in classes}
             best[name] = max(best.get(name, found), found, key=itemgetter("3D IoU"))
         if len(best) > 1:
-            figures[f"3D IoU of every class, by renderers ({what}), at the best temperature of each."] = _drawn(best)
+            caption = f"3D IoU in per cent of every class, by renderers ({what}), at the best temperature of each"
+            figures[f"{caption}; colours go from the worst renderer of a class to its best."] = _drawn(best)
     return figures
 
 
 def _drawn(best: Mapping[str, Mapping[str, float]]) -> Figure:
     names = sorted(best)
     classes = list(best[names[0]])
-    grid = np.array([[best[name][label] for label in classes] for name in names])
+    grid = 100 * np.array([[best[name][label] for label in classes] for name in names])
+    low, high = grid.min(0), grid.max(0)
+    shares = np.divide(grid - low, high - low, out=np.full_like(grid, 0.5), where=high > low)
     figure = Figure(figsize=(7, 1.2 + 0.25 * len(names)), layout="constrained")
     axis = figure.subplots()
-    image = axis.imshow(100 * grid, aspect="auto", cmap="viridis")
+    axis.imshow(shares, aspect="auto", cmap="viridis", vmin=0, vmax=1)
+    for (row, column), value in np.ndenumerate(grid):
+        color = "black" if shares[row, column] > 0.5 else "white"
+        axis.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7, color=color)
     axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right", fontsize=7)
     axis.set_yticks(range(len(names)), names, fontsize=7)
-    figure.colorbar(image, label="3D IoU in per cent")
     return figure
 
 

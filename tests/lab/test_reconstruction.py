@@ -195,8 +195,10 @@ def test_the_map_of_classes_has_means_over_seeds():
 def test_the_picture_from_the_side_is_from_another_view():
     experiment = experiments.get("silhouette")
     task = experiment.start(experiment.configure("quick", each=5, vertices=42, image_size=16, views=3))
-    above, _, beside, _ = next(iter(task.pictures().values())).axes[::3]
+    course, steepnesses = task.pictures().values()
+    above, _, beside, _ = course.axes[::3]
     assert not (above.images[0].get_array() == beside.images[0].get_array()).all()
+    assert [axis.images[0].get_array().shape for axis in steepnesses.axes] == [(16, 16, 4), (16, 16), (16, 16)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -107,9 +108,13 @@ class SingleView(Training):
         figure = Figure(figsize=(1.1 * count, 4.4), layout="constrained")
         for axes, images in zip(figure.subplots(4, count, squeeze=False), rows, strict=True):
             for axis, image in zip(axes, images, strict=True):
-                axis.imshow(image.permute(1, 2, 0).clamp(0, 1).numpy())
+                axis.imshow(_shown(image))
                 axis.axis("off")
         return {"Test images, what was made of them; both from the side, which the network has not seen.": figure}
+
+
+def _shown(image: Tensor) -> np.ndarray:
+    return image.movedim(0, -1).clamp(0, 1).numpy()
 
 
 def renderer(config: Config) -> Callable[[Mesh, Camera], Tensor]:
@@ -127,25 +132,29 @@ def renderer(config: Config) -> Callable[[Mesh, Camera], Tensor]:
 
 
 class Silhouettes(SingleView):
-    """The same by a relaxed program, which is drawn at two steepnesses."""
+    """The same by a relaxed program, which is drawn at two steepnesses beside what the network saw."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, renderer(config))
         self.steps = STEPS[config.method] if config.steps is None else config.steps
 
     def pictures(self) -> dict[str, Figure]:
-        figure = Figure(figsize=(3.2, 1.8), layout="constrained")
+        figure = Figure(figsize=(4.8, 1.8), layout="constrained")
+        first, *others = figure.subplots(1, 3)
+        first.imshow(_shown(self.held.images[0, 0]))
+        first.set_title("test image", fontsize=7)
+        first.axis("off")
         config, camera = self.config, objects.camera(torch.tensor([0]), self.config.views)
         usual = STEEPNESS[config.method] if config.steepness is None else config.steepness
         with torch.no_grad():
             self.model.eval()
             mesh = self.meshes(self.held.images[:1, 0])
-            for axis, share in zip(figure.subplots(1, 2), (0.1, 1.0), strict=True):
+            for axis, share in zip(others, (0.1, 1.0), strict=True):
                 image = renderer(replace(config, steepness=share * usual))(mesh, camera)[0]
                 axis.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1)
                 axis.set_title(f"steepness {share * usual:g}", fontsize=7)
                 axis.axis("off")
-        caption = "A reconstructed shape's silhouette at a tenth of the steepness in training, and at it."
+        caption = "A test image, and the silhouette made of it at a tenth of the steepness in training, and at it."
         return {**super().pictures(), caption: figure}
 
 

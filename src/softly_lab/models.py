@@ -114,11 +114,12 @@ class Reconstruction(nn.Module):
     """Images to the vertices of a sphere that is deformed: the encoder and decoder of chapters 2 and 5.
 
     Three convolutions of 5×5 with batch normalisation, three layers to a code of 512, and a decoder of 1024 and 2048
-    to a displacement of every vertex in the space of logits, and a centre.
+    to a displacement of every vertex in the space of logits, and a centre; then all is halved, to the cube from -0.5
+    to 0.5 where the objects are.
 
     Args:
         base: (V, 3) Vertices inside of the cube from -1 to 1, away from its sides.
-        size: Of the images, which have one channel.
+        size: Of the images, which have four channels: red, green, blue and opacity.
         width: Channels of the first convolution; everything else is in proportion to its 64.
     """
 
@@ -128,7 +129,7 @@ class Reconstruction(nn.Module):
         super().__init__()
         self.register_buffer("base", base)
         layers: list[nn.Module] = []
-        before = 1
+        before = 4
         for channels in (width, 2 * width, 4 * width):
             layers += [nn.Conv2d(before, channels, 5, stride=2, padding=2), nn.BatchNorm2d(channels), nn.ReLU()]
             before = channels
@@ -142,10 +143,10 @@ class Reconstruction(nn.Module):
         self.centre = nn.Linear(sizes[-1], 3)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, V, 3) for images (n, 1, size, size)."""
+        """(n, V, 3) for images (n, 4, size, size)."""
         code = self.body(images)
         displacement = self.displacement(code).unflatten(-1, self.base.shape)
-        return displaced(self.base, displacement, self.centre(code).unsqueeze(-2))
+        return 0.5 * displaced(self.base, displacement, 0.1 * self.centre(code).unsqueeze(-2))
 
 
 def displaced(base: Tensor, displacement: Tensor, centre: Tensor) -> Tensor:

@@ -33,6 +33,17 @@ def test_parts_may_overlap_and_meshes_be_joined():
     assert voxel_iou(both[:1], both[1:]).item() < 0.7
 
 
+def test_every_mesh_of_a_batch_has_its_own_voxels():
+    sphere = icosphere(42)
+    batch = sphere.at(sphere.vertices * torch.linspace(0.1, 0.6, 6).view(2, 3, 1, 1))
+    found = voxelize(batch, 12)
+    assert found.shape == (2, 3, 12, 12, 12)
+    for index in torch.cartesian_prod(torch.arange(2), torch.arange(3)).tolist():
+        assert torch.equal(found[*index], voxelize(sphere.at(batch.vertices[*index]), 12)[0])
+    assert found.flatten(0, 1).sum((1, 2, 3)).diff().gt(0).all()
+    assert not voxelize(Mesh(torch.rand(2, 4, 3), torch.zeros(0, 3, dtype=torch.int64)), 5).any()
+
+
 def test_a_hole_is_outside():
     assert not voxelize(torus(), 15, extent=1.0)[0, 7, 7, 7]
     assert voxelize(cube(), 15, extent=2.0)[0, 7, 7, 7]

@@ -47,33 +47,43 @@ def voxelize(mesh: Mesh, resolution: int = 32, *, extent: float = 0.5) -> Tensor
         present = mesh.present
         if present is not None:
             corners = torch.where(present[..., None, None], corners, 0.0)
-        batch = corners.shape[:-3]
         centres = ((torch.arange(resolution).double() + 0.5) * (2.0 / resolution) - 1.0) * extent
-        # A little beside the centre, since rays through vertices and edges would count them twice.
-        line = torch.cartesian_prod(centres + 1.3e-7 * extent, centres + 2.9e-7 * extent).to(corners.device)
-        winding = [_winding(part, corners, centres.to(corners.device)) for part in line.split(_step(corners))]
-        return (torch.cat(winding, -2) != 0).reshape(*batch, resolution, resolution, resolution)
+        winding = _winding(corners.flatten(0, -4), centres.to(corners.device), extent)
+        return (winding != 0).reshape(*corners.shape[:-3], resolution, resolution, resolution)
 
 
-def _step(corners: Tensor) -> int:
-    return max(_PAIRS // max(corners.numel() // 9, 1), 1)
+def _winding(corners: Tensor, levels: Tensor, extent: float) -> Tensor:
+    """(B, X, Y, Z) How often surfaces (B, F, 3, 3) wind around points: by the crossings above them, along z."""
+    count, size = len(corners), len(levels)
+    owner = torch.arange(count, device=corners.device).repeat_interleave(corners.shape[1])
+    corners = corners.flatten(0, 1)
+    low, high = corners[..., 0].aminmax(dim=-1)
+    # A little beside the centres, since rays through vertices and edges would count them twice.
+    y = levels + 2.9e-7 * extent
+    turns = torch.zeros(count, size, size, size + 1, dtype=torch.int32, device=corners.device)
+    for column, x in enumerate((levels + 1.3e-7 * extent).tolist()):
+        reached = ((low <= x) & (x <= high)).nonzero().squeeze(-1)
+        for faces in reached.split(max(_PAIRS // size, 1)):
+            face, row, height, turn = _crossings(corners[faces], x, y)
+            # A crossing is above as many centres as are lower than it.
+            place = owner[faces[face]], torch.full_like(row, column), row, torch.searchsorted(levels, height)
+            turns.index_put_(place, turn, accumulate=True)
+    return turns.flip(-1).cumsum(-1, dtype=torch.int32).flip(-1)[..., 1:]
 
 
-def _winding(line: Tensor, corners: Tensor, levels: Tensor) -> Tensor:
-    """(..., P, Z) How often the surface winds around points: by the crossings above them, along z."""
-    a, b, c = (corner.unsqueeze(-3) for corner in corners[..., :].unbind(-2))  # (..., 1, F, 3)
-    x, y = line[:, :1], line[:, 1:]
+def _crossings(corners: Tensor, x: float, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where lines along z through x and each of y cross faces (F, 3, 3): face, line, height, and +1 for out of it."""
+    a, b, c = corners.unsqueeze(-2).unbind(-3)  # (F, 1, 3)
 
     def side(p: Tensor, q: Tensor) -> Tensor:
         return (q[..., 0] - p[..., 0]) * (y - p[..., 1]) - (q[..., 1] - p[..., 1]) * (x - p[..., 0])
 
     sides = torch.stack([side(b, c), side(c, a), side(a, b)], -1)
     up, down = (sides > 0).all(-1), (sides < 0).all(-1)
-    total = sides.sum(-1)
-    height = (sides * torch.stack([a[..., 2], b[..., 2], c[..., 2]], -1)).sum(-1) / torch.where(total == 0, 1.0, total)
-    turn = up.to(height.dtype) - down.to(height.dtype)  # out of the solid, or into it
-    result = [(turn * (height > level)).sum(-1) for level in levels.tolist()]
-    return torch.stack(result, -1)
+    face, row = (up | down).nonzero(as_tuple=True)
+    weights = sides[face, row]
+    height = (weights * corners[face, :, 2]).sum(-1) / weights.sum(-1)
+    return face, row, height, up[face, row].int() * 2 - 1
 
 
 def voxel_iou(one: Tensor, other: Tensor) -> Tensor:

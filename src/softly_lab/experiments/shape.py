@@ -34,7 +34,7 @@ class Config:
     elevations: tuple[float, ...] = option((-60.0, -30.0, 0.0, 30.0, 60.0), "In degrees, each a search of its own.")
     learning_rates: tuple[float, ...] = option((10**-1.25, 10**-1.5, 10**-1.75), "Choices for Adam.", least=0.0)
     exponents: tuple[float, ...] = option(
-        (-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0), "Of ten: the temperatures that are tried first."
+        (-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0), "Of ten: the temperatures that are tried first.", least=-300.0
     )
     finer: int = option(21, "Temperatures then, over a decade to either side of the best.", least=0)
     iterations: int = option(100, "Steps of a fit.", least=1)
@@ -73,7 +73,7 @@ class Shape(Task):
             rate, exponent = self.coarse[choice]
         else:
             best = min(self._of(elevation)[: len(self.coarse)], key=lambda fit: fit.loss)
-            spread = np.linspace(-1.0, 1.0, self.config.finer + (self.config.finer == 1))
+            spread = np.linspace(-1.0, 1.0, self.config.finer)
             rate, exponent = best.learning_rate, best.exponent + float(spread[choice - len(self.coarse)])
         loss = min(loss for _, loss in self.fitted(elevation, rate, exponent))
         self.fits.append(Fit(elevation, rate, exponent, loss))

@@ -133,7 +133,7 @@ EXPERIMENT = Experiment(
         "quick": {
             "generated": True, "image_size": 32, "pairs": 8, "errors": (15.0, 35.0), "steps": 600, "report": 100,
         },
-        "standard": {"pairs": 20},
+        "standard": {"pairs": 20, "learning_rate": 0.1},
         "full": {},
     },
     compared={

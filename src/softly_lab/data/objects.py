@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import softly
-from softly.distributions import get as distribution
 from softly.rendering import Camera, Lights, Mesh, voxelize
 from softly_lab.data import available, folder, meshes, readable
 
@@ -76,13 +75,7 @@ def rendered(mesh: Mesh, cameras: Camera, size: int) -> Tensor:
     """(n, 4, size, size) A mesh from n cameras, white in the light, with its hard silhouette as opacity."""
     # Flat: surfaces of ShapeNet are often two, back to back, and the mean of their normals points anywhere.
     white = Mesh(mesh.vertices, mesh.faces, face_colors=torch.ones(mesh.faces.shape))
-    return _hard(size)(white, cameras, _LIGHTS)
-
-
-def _hard(size: int) -> softly.Renderer:
-    """What a renderer with straight_through shows, in half the time, as there are no gradients."""
-    heaviside = distribution("heaviside").shifted(2.0**-20)  # neighbours leave no gap
-    return softly.Renderer(size, distribution=heaviside, tconorm="minimum", steepness=1.0, shading="nearest")
+    return softly.Renderer(size, shading="nearest", straight_through=True)(white, cameras, _LIGHTS)
 
 
 def hull(mesh: Mesh, size: int = 256) -> Tensor:
@@ -94,7 +87,7 @@ def hull(mesh: Mesh, size: int = 256) -> Tensor:
     line = ((torch.arange(VOXELS) + 0.5) * (2.0 / VOXELS) - 1.0) * EXTENT
     points = torch.cartesian_prod(line, line, line)
     inside = torch.ones(len(points), dtype=torch.bool)
-    hard = _hard(size)
+    hard = softly.Renderer(size, straight_through=True)
     for elevation in _CARVED_FROM:
         cameras = camera(torch.arange(12), 12, elevation)
         seen = cameras.project(points)[..., :2]  # (12, points, 2)

@@ -15,7 +15,8 @@ namespace softly::SOFTLY_ISA {
 template <typename T>
 constexpr T kFar = sizeof(T) == 4 ? T(1e18) : T(1e150);
 
-// An edge: its beginning, direction, normal to the inside, length, and what keeps it from deciding what is inside.
+// An edge: its beginning, direction, normal to the inside, length, and what keeps one without length from deciding what is
+// inside, and from being faced.
 enum : int { kAx, kAy, kTx, kTy, kNx, kNy, kLength, kAside, kEdge };
 
 // The edges of a polygon made ready, kEdge numbers each, and its box: x from, x to, y from, y to, so far apart. Directions
@@ -52,7 +53,7 @@ void prepare_polygon(const double* polygon, int64_t corners, bool seen, T* edge,
         edge[kNx] = T(-sign * ty);
         edge[kNy] = T(sign * tx);
         edge[kLength] = T(length);
-        edge[kAside] = single && !point && corners > 3 ? kFar<T> : T(0);
+        edge[kAside] = single && !point ? kFar<T> : T(0);
     }
     // Nothing is close to the box of what isn't seen.
     box[0] = seen ? T(low[0]) : 4 * kFar<T>;
@@ -97,7 +98,8 @@ struct Border {
             const V ux = x - edge[kAx], uy = y - edge[kAy];
             const V at = ux * edge[kTx] + uy * edge[kTy], from = ux * edge[kNx] + uy * edge[kNy];
             const V held = S::min(S::max(at, S::zero()), S::set(edge[kLength])), beyond = at - held;
-            const V square = from * from + beyond * beyond, rank = (beyond == 0) & (from < 0) ? square : 2 * square;
+            const V square = from * from + beyond * beyond,
+                    rank = (beyond == 0) & (from + edge[kAside] < 0) ? square : 2 * square;
             const auto closer = rank < least;
             least = S::min(rank, least);
             number = closer ? S::set(T(k)) : number;

@@ -109,6 +109,24 @@ def test_short_edges_and_slivers_have_the_pixels_that_they_face_from_afar(distri
         assert_same([found], [run(points, *arguments)[1]], 1e-4)
 
 
+def test_repeated_corners_in_the_column_of_a_pixel(monkeypatch):
+    top, rest = [0.125, 0.8], [[-0.9, 0.5], [-0.8, -0.9], [0.9, -0.9], [0.8, 0.6]]
+    ways = torch.tensor([[top, top, *rest], [*rest, top, top], [top, *rest[::-1], top]], dtype=torch.float64)
+    points, dial = torch.cat([ways, ways * torch.tensor([1.0, -1.0])]), torch.tensor(3.0, dtype=torch.float64)
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        image = silhouette(x, dial, None, 8, 8, choice("cauchy"))
+        (grad,) = torch.autograd.grad((image * weights_of(image)).sum(), x)
+        return image.detach(), *(grad[..., (x == end).all(-1)[0, 0], :].sum(-2) for end in x[0, 0].unique(dim=0))
+
+    for polygon in points[:, None, None]:
+        found = gradient(polygon)
+        with monkeypatch.context() as patch:
+            patch.setattr(native.library, "module", None)
+            assert_same(found, gradient(polygon), 1e-11)
+
+
 def silhouette_in_single(points, chosen, steepness, size, faces):
     """The gradient in points that are not rounded of an image that is."""
     points, dial = points.clone().requires_grad_(), torch.tensor(steepness, dtype=torch.float64)

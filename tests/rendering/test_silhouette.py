@@ -52,6 +52,13 @@ def test_either_way_round_and_repeated_corners():
     torch.testing.assert_close(signed_distance(points, corners[:, [0, 0, 1, 2, 2, 2]]), expected)
 
 
+def test_a_point_beside_a_corner_on_a_straight_line_may_be_inside():
+    corners = torch.tensor([[[0.0, 0.2], [0.0, -0.4], [0.0, -0.9], [0.5, 0.1]]], dtype=torch.float64)
+    points = torch.tensor([[0.05, -0.4], [-0.05, -0.4]], dtype=torch.float64)
+    expected = torch.tensor([[0.05], [-0.05]], dtype=torch.float64)
+    torch.testing.assert_close(signed_distance(points, corners), expected)
+
+
 def test_a_point_on_the_line_of_a_sliver_is_outside():
     sliver = torch.tensor([[[-0.5, 0.0], [0.0, 1e-9], [0.5, 0.0]], [[-0.5, 0.0], [0.5, 0.0], [0.5, 0.0]]])
     points = torch.tensor([[0.9, 0.0], [-0.7, 0.0], [0.1, 0.2]])

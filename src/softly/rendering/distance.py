@@ -10,8 +10,8 @@ def signed_distance(points: Tensor, polygons: Tensor) -> Tensor:
     """The Euclidean distance of points from the border of convex polygons, positive inside, negative outside.
 
     What is closest is an edge, and then the distance is that from its line, or a corner, and then the point is
-    outside. So the derivative is an edge's normal, which needs no division by a distance that may be 0. Corners may
-    be repeated; a polygon without area has no inside.
+    outside, but for a corner on a straight line. So the derivative is an edge's normal, which needs no division by a
+    distance that may be 0. Corners may be repeated; a polygon without area has no inside.
 
     Args:
         points: (..., P, 2)
@@ -49,5 +49,5 @@ def signed_distance(points: Tensor, polygons: Tensor) -> Tensor:
     straight = torch.where(within, straight, torch.where(straight > 0, -straight, straight))
     square = (ux.gather(-1, index).square() + uy.gather(-1, index).square()).squeeze(-1)
     root = torch.where(at_edge | (square == 0), 1.0, square).sqrt()
-    around = torch.where(square == 0, 0.0 * square, -root)
+    around = torch.where(square == 0, 0.0 * square, torch.where(within, root, -root))
     return torch.where(at_edge, straight, around)
